@@ -1,0 +1,40 @@
+//! The heart of sprag: its words, the contract of a store, the lock machine and the client.
+//!
+//! A request flows from the client through pure policy to a store, and comes back as a guard:
+//!
+//! ```text
+//! Locks (client) -> policy -> Store -> LockGuard
+//! ```
+//!
+//! This crate knows no store but [`MemoryStore`], reads no environment and prints nothing. Most users
+//! want the `sprag` crate, which adds stores and `open(url)`.
+
+mod capability;
+pub mod clock;
+pub mod entropy;
+mod error;
+mod fence;
+mod holder;
+mod id;
+mod loss;
+pub mod mailbox;
+mod memory;
+mod mode;
+#[cfg_attr(not(sprag_mutants), expect(unused, reason = "only the macro is used"))]
+pub mod mutant;
+mod name;
+pub mod record;
+pub mod store;
+mod view;
+
+pub use capability::{Capability, Level};
+pub use error::{Error, ErrorKind, Operation, Result};
+pub use fence::Fence;
+pub use holder::{Holder, TaskInfo};
+pub use id::{LeaseId, PartyId, SessionId};
+pub use loss::Loss;
+pub use memory::MemoryStore;
+pub use mode::Mode;
+pub use name::LockName;
+pub use store::Store;
+pub use view::{HolderView, LockView, WaiterView};

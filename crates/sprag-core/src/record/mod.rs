@@ -1,0 +1,239 @@
+//! The lock machine: the whole state of one lock as data, and the one function that changes it.
+//!
+//! [`apply`] is pure: no clock, no I/O, no randomness. It is the implementation on every store
+//! with compare-and-swap, the specification of the stores that do the same natively, and the
+//! model that is checked exhaustively.
+//!
+//! ```text
+//!   Record + Command + Context  -- apply -->  Record + Outcome + Events
+//!                                              |          |         |
+//!                                          written if   answered   wake-ups
+//!                                          changed      to caller  and audit
+//! ```
+//!
+//! Each `apply` goes three steps: *reap* what is dead, do what the *command* says, *promote* the
+//! waiters who can have the lock now. Who is dead is told by the [`Context`].
+
+mod apply;
+mod bridge;
+mod command;
+mod form;
+#[cfg(test)]
+mod tests;
+
+pub use apply::apply;
+pub use command::{
+    Acquire, Applied, Command, Context, Event, EventKind, Expiry, Outcome, Refusal, Steal,
+};
+pub use form::{CURRENT_FORMAT, Corrupt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::fence::Fence;
+use crate::holder::Holder;
+use crate::id::{LeaseId, PartyId, SessionId};
+use crate::loss::Loss;
+use crate::mode::Mode;
+
+/// How much earlier one level of priority counts as having arrived.
+pub const PRIORITY_BOOST_MS: i64 = 10_000;
+/// The priorities a request may have.
+pub const PRIORITIES: std::ops::RangeInclusive<i8> = -8..=8;
+/// How many lost leases a record remembers, to tell them why.
+const MAX_GONE: usize = 8;
+
+/// The whole state of one lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Grows with every change. Compare-and-swap compares it.
+    pub version: u64,
+    /// The largest fence given out. Never goes back, and stays when the lock is free.
+    pub fence: Fence,
+    /// How many waiters ever joined the queue: the next waiter's ticket.
+    pub tickets: u64,
+    /// How many permits there are, while the lock is used as a semaphore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Who holds the lock.
+    pub holders: Vec<Hold>,
+    /// Who waits, in the order in which they will be granted.
+    pub waiters: Vec<Wait>,
+    /// The last leases that were taken away, so that they can be told why.
+    pub gone: Vec<Gone>,
+}
+
+/// One holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hold {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The session that the lease dies with; `None` for a detached lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Who counts as the holder in a deadlock.
+    pub party: PartyId,
+    /// How it is held.
+    pub mode: Mode,
+    /// The fence of the grant.
+    pub fence: Fence,
+    /// How long it lasts after `renewed_ms`.
+    pub ttl_ms: u64,
+    /// When it was granted or renewed last, on the store's clock.
+    pub renewed_ms: u64,
+    /// Whether it waits to become exclusive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub upgrading: bool,
+    /// Who it is, for people.
+    pub holder: Holder,
+}
+
+/// One waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The session that the lease dies with; `None` for a detached lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Who counts as waiting in a deadlock.
+    pub party: PartyId,
+    /// What it asks for.
+    pub mode: Mode,
+    /// The length of the lease it asks for; also how long it waits after `renewed_ms` without a
+    /// sign of life.
+    pub ttl_ms: u64,
+    /// When it joined or was renewed last, on the store's clock.
+    pub renewed_ms: u64,
+    /// When it joined.
+    pub arrived_ms: u64,
+    /// Its priority.
+    pub priority: i8,
+    /// Its place among those who arrived at the same virtual time.
+    pub ticket: u64,
+    /// Who it is, for people.
+    pub holder: Holder,
+}
+
+/// A lease that was taken away.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gone {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Why.
+    pub loss: Loss,
+}
+
+impl Hold {
+    /// When the lease ends, on the store's clock.
+    pub const fn expires_ms(&self) -> u64 {
+        self.renewed_ms.saturating_add(self.ttl_ms)
+    }
+}
+
+impl Wait {
+    /// When the waiter counts as dead, on the store's clock.
+    pub const fn expires_ms(&self) -> u64 {
+        self.renewed_ms.saturating_add(self.ttl_ms)
+    }
+
+    /// What the queue is sorted by: arrival minus priority times boost, then the ticket.
+    ///
+    /// The key never changes while waiting, so everybody ages at the same speed: a waiter can
+    /// only be overtaken by higher priorities that arrive within the boost after it.
+    pub fn order(&self) -> (i64, u64) {
+        let arrived = i64::try_from(self.arrived_ms).unwrap_or(i64::MAX);
+        (
+            arrived.saturating_sub(i64::from(self.priority) * PRIORITY_BOOST_MS),
+            self.ticket,
+        )
+    }
+}
+
+impl Record {
+    /// Whether nobody holds the lock and nobody waits.
+    pub fn is_free(&self) -> bool {
+        self.holders.is_empty() && self.waiters.is_empty()
+    }
+
+    /// Why the lease is not here: remembered, or `StateLost`.
+    pub fn loss_of(&self, lease: LeaseId) -> Loss {
+        self.gone_reason(lease).unwrap_or(Loss::StateLost)
+    }
+
+    fn gone_reason(&self, lease: LeaseId) -> Option<Loss> {
+        self.gone
+            .iter()
+            .find(|gone| gone.lease == lease)
+            .map(|gone| gone.loss.clone())
+    }
+
+    /// Checks what is true of every record that [`apply`] made.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let permits: u64 = self.holders.iter().map(|hold| permits_of(hold.mode)).sum();
+        let exclusive = self.holders.iter().any(|hold| hold.mode == Mode::Exclusive);
+        let upgradable = self
+            .holders
+            .iter()
+            .filter(|hold| hold.mode == Mode::Upgradable)
+            .count();
+        let leases: Vec<_> = self.holders.iter().map(|hold| hold.lease).collect();
+        let waiting: Vec<_> = self.waiters.iter().map(|wait| wait.lease).collect();
+        let rules = [
+            (
+                !exclusive || self.holders.len() == 1,
+                "an exclusive holder is not alone",
+            ),
+            (upgradable <= 1, "two upgradable holders"),
+            (
+                permits == 0 || self.holders.iter().all(|h| permits_of(h.mode) > 0),
+                "mixed modes",
+            ),
+            (
+                self.holders.iter().all(|hold| hold.fence <= self.fence),
+                "a fence above the last",
+            ),
+            (
+                self.waiters.is_sorted_by_key(Wait::order),
+                "the queue is out of order",
+            ),
+            (
+                self.waiters.iter().all(|wait| wait.ticket < self.tickets),
+                "a ticket from the future",
+            ),
+            (
+                all_different(&leases) && all_different(&waiting),
+                "one lease twice",
+            ),
+            (
+                !waiting.iter().any(|lease| leases.contains(lease)),
+                "a holder waits",
+            ),
+            (self.gone.len() <= MAX_GONE, "too many lost leases kept"),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            Some((_, broken)) => Err((*broken).to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn permits_of(mode: Mode) -> u64 {
+    match mode {
+        Mode::Permits { count, .. } => u64::from(count),
+        _ => 0,
+    }
+}
+
+fn all_different<T: Ord + Copy>(items: &[T]) -> bool {
+    let mut sorted = items.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
+}

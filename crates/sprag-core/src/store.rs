@@ -1,0 +1,248 @@
+//! [`Store`]: the contract between the client and a place where locks live.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::capability::Capability;
+use crate::error::Result;
+use crate::fence::Fence;
+use crate::holder::Holder;
+use crate::id::{LeaseId, PartyId};
+use crate::loss::Loss;
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::view::{HolderView, LockView};
+
+/// A place where locks live. Waiting, renewing, retrying and metrics are the client's work; a
+/// store answers one question at a time.
+///
+/// # Contract
+///
+/// 1. *Held is an answer, not an error*: [`try_acquire`](Self::try_acquire) tries once and never
+///    waits.
+/// 2. *Unknown is an answer*: when a request was sent and no answer came, the error is
+///    [indeterminate](crate::Error::is_indeterminate). The client then asks again with the same
+///    lease id; the store must recognise it.
+/// 3. Every method is idempotent by lease id or fence, and compares it in the same atomic step
+///    as the write. A late duplicate changes nothing.
+/// 4. A lease is good for its whole TTL from the moment the store applied the request. The
+///    client counts from the moment it *sent* the request, which is earlier.
+/// 5. The fence never repeats and never goes back: over release, expiry, restart and clean-up.
+/// 6. Release, expiry, eviction and conversion hand the lock to the waiters who can have it now,
+///    in order, and wake only those.
+/// 7. A future of a store may be dropped at any point. What it asked for may then be done or
+///    not; it must not be done later than a following request for the same lease.
+///
+/// A store made of a [record](crate::record) obeys 3, 5 and 6 by construction.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// What this store can do. Fixed for the life of the store.
+    fn capability(&self) -> &Capability;
+
+    /// Tries once to take the lock, or joins its queue if `request.queue` is set.
+    ///
+    /// Repeated with the same lease id it answers anew: [`Attempt::Granted`] with the same fence
+    /// if the lease holds the lock by now (its expiry is *not* moved), or the place in the queue.
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt>;
+
+    /// Renews many leases at once, holders and waiters alike; one answer for each, in order.
+    ///
+    /// Never brings an expired lease back.
+    async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>>;
+
+    /// Turns a held lease into another mode.
+    async fn convert(&self, conversion: &Conversion) -> Result<Converted>;
+
+    /// Frees what the lease holds and takes it out of the queue, whichever it is.
+    async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released>;
+
+    /// Takes back a wish that was not granted yet: leaves the queue, or stops waiting for an
+    /// upgrade. A lease that holds the lock keeps it.
+    async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()>;
+
+    /// Looks at one lock. A lock that was never used looks free.
+    async fn inspect(&self, name: &LockName) -> Result<LockView>;
+
+    /// Lists locks in the order of their names, a page at a time.
+    async fn list(&self, listing: &Listing) -> Result<Page>;
+
+    /// Breaks the holders that carry exactly this fence, whoever they are.
+    async fn evict(&self, eviction: &Eviction) -> Result<Evicted>;
+
+    /// Waits for a hint that the answer to `try_acquire` or `convert` may have changed for this
+    /// lease. Hints since the last answer are remembered. May never resolve: the client always
+    /// has a timer behind it.
+    async fn changed(&self, name: &LockName, lease: LeaseId);
+}
+
+/// What is asked of [`Store::try_acquire`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The lock.
+    pub name: LockName,
+    /// This acquire call, over all its retries.
+    pub lease: LeaseId,
+    /// Who waits, for the deadlock search.
+    pub party: PartyId,
+    /// How much of the lock is asked for.
+    pub mode: Mode,
+    /// How long the lease lasts without being renewed.
+    pub ttl: Duration,
+    /// Whether to join the queue if the lock is held.
+    pub queue: bool,
+    /// Higher goes first: each level counts as having come 10 s earlier. -8 to 8.
+    pub priority: i8,
+    /// Who asks, for people.
+    pub holder: Holder,
+    /// Whether the lease lives by its TTL alone, and not by the session of this process.
+    pub detached: bool,
+    /// Whether a holder may be pushed aside.
+    pub takeover: Takeover,
+    /// Whether a semaphore's stored number of permits is to be replaced by the one asked for.
+    pub resize: bool,
+}
+
+/// Whether a holder that is in the way may be pushed aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Takeover {
+    /// Never.
+    No,
+    /// If its last sign of life is at least this old by the store's clock or observation.
+    Overdue(Duration),
+    /// Always, and past the queue. Breaks exclusion by request; fences still grow.
+    Force,
+}
+
+/// The answer to [`Store::try_acquire`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// The lease holds the lock.
+    Granted(Grant),
+    /// The lease waits in the queue.
+    Queued(Contention),
+    /// Somebody else holds the lock, and the lease does not wait.
+    Held(Contention),
+    /// The lease was here before and is gone; it will not be granted again.
+    Gone(Loss),
+}
+
+/// The store's yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The fence of this grant.
+    pub fence: Fence,
+    /// How it is held.
+    pub mode: Mode,
+}
+
+/// The store's not yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contention {
+    /// How many waiters are ahead.
+    pub ahead: usize,
+    /// Who is in the way; a few of them, for messages.
+    pub holders: Vec<HolderView>,
+}
+
+/// One lease in [`Store::renew`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Renewal {
+    /// The lock.
+    pub name: LockName,
+    /// The lease.
+    pub lease: LeaseId,
+    /// Its new length, counted from now.
+    pub ttl: Duration,
+}
+
+/// The answer for one lease in [`Store::renew`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease holds the lock for another TTL.
+    Held(Grant),
+    /// The lease waits on.
+    Waiting,
+    /// The lease is gone.
+    Lost(Loss),
+}
+
+/// What is asked of [`Store::convert`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Conversion {
+    /// The lock.
+    pub name: LockName,
+    /// The lease that holds it.
+    pub lease: LeaseId,
+    /// The mode to turn into.
+    pub to: Mode,
+    /// Whether to wait for readers to leave; only an upgradable lease may.
+    pub queue: bool,
+}
+
+/// The answer to [`Store::convert`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Converted {
+    /// The lease now holds the lock in the mode asked for.
+    Done(Grant),
+    /// The lease keeps what it has; new readers are kept out until it can be upgraded.
+    Waiting,
+    /// Somebody else is in the way and the lease keeps what it has. If both waited they would
+    /// wait for ever.
+    Blocked,
+    /// The lease is gone.
+    Lost(Loss),
+}
+
+/// The answer to [`Store::release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lease held the lock or waited, and does not any more.
+    Freed,
+    /// The lease was gone already; nothing was changed.
+    AlreadyGone(Loss),
+}
+
+/// What is asked of [`Store::list`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Only names that start with this.
+    pub prefix: String,
+    /// Only names after this one; the last page's `next`.
+    pub after: Option<LockName>,
+    /// At most so many; 0 means the store's own page size.
+    pub limit: usize,
+    /// Only locks that somebody waits for.
+    pub contended: bool,
+}
+
+/// One page of [`Store::list`]. Free locks are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The locks, by name.
+    pub locks: Vec<LockView>,
+    /// Where the next page starts; `None` on the last.
+    pub next: Option<LockName>,
+}
+
+/// What is asked of [`Store::evict`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The lock.
+    pub name: LockName,
+    /// The fence that the operator saw.
+    pub fence: Fence,
+    /// Who breaks it.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The answer to [`Store::evict`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// These holders were broken.
+    Broken(Vec<Holder>),
+    /// Nobody holds the lock with that fence; nothing was changed.
+    NotHeld,
+}
