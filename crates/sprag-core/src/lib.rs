@@ -20,7 +20,6 @@ mod loss;
 pub mod mailbox;
 mod memory;
 mod mode;
-#[cfg_attr(not(sprag_mutants), expect(unused, reason = "only the macro is used"))]
 pub mod mutant;
 mod name;
 pub mod record;

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::id::{LeaseId, SessionId};
 use crate::mailbox::Mailboxes;
 use crate::name::LockName;
-use crate::record::{Applied, Command, Context, EventKind, Expiry, Record, apply};
+use crate::record::{Applied, Command, Context, Expiry, Record, apply};
 use crate::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request, Store,
@@ -130,13 +130,11 @@ impl Shared {
             // Free records stay: they carry the fence.
             state.records.insert(name.clone(), applied.record.clone());
         }
-        for event in applied
+        // Whoever was granted, or lost its place, wants to know; the others sleep on.
+        applied
             .events
             .iter()
-            .filter(|event| event.kind != EventKind::Gone(crate::Loss::Released))
-        {
-            self.mailboxes.notify(event.lease);
-        }
+            .for_each(|event| self.mailboxes.notify(event.lease));
         applied
     }
 
