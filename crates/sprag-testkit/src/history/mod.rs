@@ -1,0 +1,1 @@
+//! What happened, as every process saw it, and whether it may happen.
