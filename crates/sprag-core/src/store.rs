@@ -154,6 +154,20 @@ pub struct Renewal {
     pub lease: LeaseId,
     /// Its new length, counted from now.
     pub ttl: Duration,
+    /// What the lease lives by from now on.
+    pub bind: Bind,
+}
+
+/// What a renewed lease lives by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Bind {
+    /// As before.
+    #[default]
+    Keep,
+    /// Its TTL alone: it outlives this process.
+    Detach,
+    /// This process's session: it ends with this process at the latest.
+    Attach,
 }
 
 /// The answer for one lease in [`Store::renew`].

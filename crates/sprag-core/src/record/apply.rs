@@ -71,7 +71,7 @@ pub fn apply(record: Record, command: &Command, context: &Context<'_>) -> Applie
     step.reap();
     let outcome = match command {
         Command::Acquire(acquire) => step.acquire(acquire),
-        Command::Renew { lease, ttl_ms } => step.renew(*lease, *ttl_ms),
+        Command::Renew { lease, ttl_ms, rebind } => step.renew(*lease, *ttl_ms, *rebind),
         Command::Convert { lease, to, queue } => step.convert(*lease, *to, *queue),
         Command::Release { lease } => step.release(*lease),
         Command::Withdraw { lease } => step.withdraw(*lease),
@@ -371,7 +371,7 @@ impl Step<'_> {
         }
     }
 
-    fn renew(&mut self, lease: LeaseId, ttl_ms: u64) -> Outcome {
+    fn renew(&mut self, lease: LeaseId, ttl_ms: u64, rebind: Option<Option<SessionId>>) -> Outcome {
         let now = self.context.now_ms;
         if mutant!("renew_revives")
             && let Some(place) = self.record.gone.iter().position(|gone| gone.lease == lease)
@@ -387,6 +387,7 @@ impl Step<'_> {
         {
             hold.renewed_ms = now;
             hold.ttl_ms = ttl_ms;
+            hold.session = rebind.unwrap_or(hold.session);
             self.changed = true;
         } else if let Some(wait) = self
             .record

@@ -21,6 +21,8 @@ pub enum Command {
         lease: LeaseId,
         /// Its new length.
         ttl_ms: u64,
+        /// What it lives by from now on: `None` for as before, `Some(None)` for its TTL alone.
+        rebind: Option<Option<SessionId>>,
     },
     /// Turn a held lease into another mode.
     Convert {
