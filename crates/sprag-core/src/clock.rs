@@ -138,10 +138,7 @@ mod tests {
 
     #[test]
     fn arithmetic_never_overflows() {
-        assert_eq!(
-            Moment::START.plus(Duration::MAX).plus(Duration::MAX),
-            Moment::NEVER
-        );
+        assert_eq!(Moment::START.plus(Duration::MAX).plus(Duration::MAX), Moment::NEVER);
         assert_eq!(Moment::START.minus(Duration::MAX), Moment::START);
         assert_eq!(Moment::START.since(Moment::NEVER), Duration::ZERO);
     }

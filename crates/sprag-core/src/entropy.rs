@@ -43,10 +43,7 @@ impl SeededEntropy {
 
 impl Entropy for SeededEntropy {
     fn next_u128(&self) -> u128 {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .u128(..)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
     }
 }
 

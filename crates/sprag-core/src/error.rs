@@ -266,10 +266,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} [{:?}]", self.0.kind)?;
-        self.0
-            .source
-            .iter()
-            .try_for_each(|source| write!(f, ", caused by: {source}"))
+        self.0.source.iter().try_for_each(|source| write!(f, ", caused by: {source}"))
     }
 }
 
@@ -286,18 +283,11 @@ mod tests {
 
     #[test]
     fn the_message_names_operation_lock_store_and_cause() {
-        let error = Error::new(
-            ErrorKind::Unavailable,
-            Operation::Acquire,
-            "no answer in 1 s",
-        )
-        .on(&LockName::new("deploy").unwrap())
-        .at("sqlite")
-        .caused_by("disk on fire");
-        assert_eq!(
-            error.to_string(),
-            r#"cannot acquire "deploy" on sqlite: no answer in 1 s"#
-        );
+        let error = Error::new(ErrorKind::Unavailable, Operation::Acquire, "no answer in 1 s")
+            .on(&LockName::new("deploy").unwrap())
+            .at("sqlite")
+            .caused_by("disk on fire");
+        assert_eq!(error.to_string(), r#"cannot acquire "deploy" on sqlite: no answer in 1 s"#);
         assert!(format!("{error:?}").ends_with("[Unavailable], caused by: disk on fire"));
         assert!(error.is_retryable() && error.is_unavailable() && !error.is_held());
     }

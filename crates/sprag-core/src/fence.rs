@@ -37,11 +37,7 @@ impl Fence {
 
     /// Wraps a number; `None` from 2^53 on.
     pub const fn new(number: u64) -> Option<Self> {
-        if number <= Self::MAX.0 {
-            Some(Self(number))
-        } else {
-            None
-        }
+        if number <= Self::MAX.0 { Some(Self(number)) } else { None }
     }
 
     /// The fence as a number.

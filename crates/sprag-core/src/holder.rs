@@ -56,19 +56,12 @@ pub struct TaskInfo {
 impl Holder {
     /// Names a worker and its machine.
     pub fn new(worker_id: impl Into<String>, node_id: impl Into<String>) -> Self {
-        Self {
-            worker_id: worker_id.into(),
-            node_id: node_id.into(),
-            ..Self::default()
-        }
+        Self { worker_id: worker_id.into(), node_id: node_id.into(), ..Self::default() }
     }
 
     /// This process: the host's name and `host:pid`.
     pub fn this_process() -> Self {
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self::new(format!("{host}:{}", std::process::id()), host)
     }
 

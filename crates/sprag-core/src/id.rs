@@ -109,12 +109,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in [
-            "",
-            "12",
-            "+1234567890123456789012345678901",
-            &"g".repeat(32),
-        ] {
+        for text in ["", "12", "+1234567890123456789012345678901", &"g".repeat(32)] {
             assert!(text.parse::<LeaseId>().unwrap_err().is_bad_input());
         }
     }

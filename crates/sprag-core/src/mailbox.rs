@@ -34,9 +34,7 @@ impl Mailboxes {
 
     /// Leaves a hint for everybody: something happened, it is not known to whom.
     pub fn notify_all(&self) {
-        self.lock()
-            .values()
-            .for_each(|mailbox| mailbox.notify_one());
+        self.lock().values().for_each(|mailbox| mailbox.notify_one());
     }
 
     /// Waits for a hint, or takes the one that is there.

@@ -78,25 +78,14 @@ impl MemoryStore {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let capability = Capability::full("memory", Level::Fenced);
         let (state, mailboxes) = (Mutex::default(), Mailboxes::default());
-        let shared = Arc::new(Shared {
-            capability,
-            clock,
-            state,
-            mailboxes,
-        });
-        Self {
-            shared,
-            session: SessionId::random(&OsEntropy),
-        }
+        let shared = Arc::new(Shared { capability, clock, state, mailboxes });
+        Self { shared, session: SessionId::random(&OsEntropy) }
     }
 
     /// The same locks seen from another session, as another process would see them.
     #[must_use]
     pub fn connect(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            session: SessionId::random(&OsEntropy),
-        }
+        Self { shared: Arc::clone(&self.shared), session: SessionId::random(&OsEntropy) }
     }
 
     /// Ends this session as the death of its process would: all it held or waited for is free.
@@ -110,10 +99,7 @@ impl MemoryStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, name: &LockName, command: &Command) -> Applied {
@@ -131,10 +117,7 @@ impl Shared {
             state.records.insert(name.clone(), applied.record.clone());
         }
         // Whoever was granted, or lost its place, wants to know; the others sleep on.
-        applied
-            .events
-            .iter()
-            .for_each(|event| self.mailboxes.notify(event.lease));
+        applied.events.iter().for_each(|event| self.mailboxes.notify(event.lease));
         applied
     }
 
@@ -161,17 +144,14 @@ impl Store for MemoryStore {
         }
         let command = Command::acquire(request, self.session);
         let state = &mut *self.state();
-        let Applied {
-            record, outcome, ..
-        } = self.shared.run(state, &request.name, &command);
-        self.shared.with_context(&state.dead, |context| {
-            outcome.into_attempt(&record, request, context)
-        })
+        let Applied { record, outcome, .. } = self.shared.run(state, &request.name, &command);
+        self.shared
+            .with_context(&state.dead, |context| outcome.into_attempt(&record, request, context))
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         let renew = |renewal: &Renewal| {
-            let applied = self.run(&renewal.name, &Command::renew(renewal));
+            let applied = self.run(&renewal.name, &Command::renew(renewal, self.session));
             applied.outcome.into_renewed(&applied.record, renewal)
         };
         Ok(leases.iter().map(renew).collect())
@@ -188,10 +168,7 @@ impl Store for MemoryStore {
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.shared.mailboxes.close(lease);
-        Ok(self
-            .run(name, &Command::Release { lease })
-            .outcome
-            .into_released())
+        Ok(self.run(name, &Command::Release { lease }).outcome.into_released())
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
@@ -204,46 +181,30 @@ impl Store for MemoryStore {
         let Some(record) = state.records.get(name) else {
             return Ok(LockView::free(name.clone()));
         };
-        Ok(self
-            .shared
-            .with_context(&state.dead, |context| record.view(name, context)))
+        Ok(self.shared.with_context(&state.dead, |context| record.view(name, context)))
     }
 
     async fn list(&self, listing: &Listing) -> Result<Page> {
-        let limit = if listing.limit == 0 {
-            PAGE
-        } else {
-            listing.limit.min(PAGE)
-        };
+        let limit = if listing.limit == 0 { PAGE } else { listing.limit.min(PAGE) };
         let state = self.state();
-        let start = listing
-            .after
-            .clone()
-            .map_or(Bound::Unbounded, Bound::Excluded);
+        let start = listing.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let in_range = state.records.range((start, Bound::Unbounded));
         let mut views = self.shared.with_context(&state.dead, |context| {
             in_range
                 .filter(|(name, _)| name.as_str().starts_with(&listing.prefix))
                 .map(|(name, record)| record.view(name, context))
-                .filter(|view| !view.waiters.is_empty() || (!listing.contended && view.is_locked()))
+                .filter(|view| view.is_contended() || (!listing.contended && view.is_locked()))
                 .take(limit + 1)
                 .collect::<Vec<_>>()
         });
         let more = views.len() > limit;
         views.truncate(limit);
-        let next = if more {
-            views.last().map(|view| view.name.clone())
-        } else {
-            None
-        };
+        let next = if more { views.last().map(|view| view.name.clone()) } else { None };
         Ok(Page { locks: views, next })
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
-        Ok(self
-            .run(&eviction.name, &Command::evict(eviction))
-            .outcome
-            .into_evicted())
+        Ok(self.run(&eviction.name, &Command::evict(eviction)).outcome.into_evicted())
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {

@@ -43,12 +43,6 @@ pub const ALL: &[&str] = &[
 #[cfg(sprag_mutants)]
 pub fn is_active(name: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    debug_assert!(
-        ALL.contains(&name),
-        "the mutant {name} is not listed in mutant::ALL"
-    );
-    CHOSEN
-        .get_or_init(|| std::env::var("SPRAG_MUTANT").ok())
-        .as_deref()
-        == Some(name)
+    debug_assert!(ALL.contains(&name), "the mutant {name} is not listed in mutant::ALL");
+    CHOSEN.get_or_init(|| std::env::var("SPRAG_MUTANT").ok()).as_deref() == Some(name)
 }

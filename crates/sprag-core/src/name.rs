@@ -140,10 +140,7 @@ mod tests {
         for (name, why) in cases {
             let error = LockName::new(&name).unwrap_err();
             assert!(error.is_bad_input(), "{error}");
-            assert!(
-                error.to_string().contains(why),
-                "{error} does not say {why}"
-            );
+            assert!(error.to_string().contains(why), "{error} does not say {why}");
         }
     }
 }

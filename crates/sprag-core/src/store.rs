@@ -226,7 +226,7 @@ pub struct Listing {
     pub after: Option<LockName>,
     /// At most so many; 0 means the store's own page size.
     pub limit: usize,
-    /// Only locks that somebody waits for.
+    /// Only locks that somebody waits for, be it for an upgrade.
     pub contended: bool,
 }
 

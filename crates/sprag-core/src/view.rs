@@ -27,13 +27,12 @@ pub struct LockView {
 impl LockView {
     /// A lock that nobody has touched.
     pub const fn free(name: LockName) -> Self {
-        Self {
-            name,
-            fence: Fence::ZERO,
-            limit: None,
-            holders: Vec::new(),
-            waiters: Vec::new(),
-        }
+        Self { name, fence: Fence::ZERO, limit: None, holders: Vec::new(), waiters: Vec::new() }
+    }
+
+    /// Whether anybody waits for it, be it for an upgrade.
+    pub fn is_contended(&self) -> bool {
+        !self.waiters.is_empty() || self.holders.iter().any(|holder| holder.upgrading)
     }
 
     /// Whether anybody holds it.

@@ -54,17 +54,9 @@ use crate::store::Grant;
 /// assert_eq!(third.record.fence.get(), 2);
 /// ```
 pub fn apply(record: Record, command: &Command, context: &Context<'_>) -> Applied {
-    let mut step = Step {
-        record,
-        context,
-        changed: false,
-        events: Vec::new(),
-        exhausted: false,
-    };
+    let mut step = Step { record, context, changed: false, events: Vec::new(), exhausted: false };
     if let Command::Acquire(acquire) = command
-        && acquire
-            .not_after_ms
-            .is_some_and(|limit| context.now_ms > limit)
+        && acquire.not_after_ms.is_some_and(|limit| context.now_ms > limit)
     {
         return step.finish(Outcome::Refused(Refusal::Late));
     }
@@ -114,12 +106,7 @@ impl Step<'_> {
         } else {
             outcome
         };
-        Applied {
-            record: self.record,
-            changed: self.changed,
-            outcome,
-            events: self.events,
-        }
+        Applied { record: self.record, changed: self.changed, outcome, events: self.events }
     }
 
     // ---- reap -------------------------------------------------------------------------------
@@ -176,51 +163,27 @@ impl Step<'_> {
         self.changed = true;
         if self.record.gone.len() == MAX_GONE {
             // Who released knows it; who was robbed does not. Forget the former first.
-            let released = self
-                .record
-                .gone
-                .iter()
-                .position(|gone| gone.loss == Loss::Released);
+            let released = self.record.gone.iter().position(|gone| gone.loss == Loss::Released);
             self.record.gone.remove(released.unwrap_or(0));
         }
-        self.record.gone.push(Gone {
-            lease,
-            loss: loss.clone(),
-        });
-        self.events.push(Event {
-            kind: EventKind::Gone(loss),
-            lease,
-            session,
-            fence,
-        });
+        self.record.gone.push(Gone { lease, loss: loss.clone() });
+        self.events.push(Event { kind: EventKind::Gone(loss), lease, session, fence });
     }
 
     // ---- commands ---------------------------------------------------------------------------
 
     fn acquire(&mut self, acquire: &Acquire) -> Outcome {
-        if let Some(hold) = self
-            .record
-            .holders
-            .iter()
-            .find(|hold| hold.lease == acquire.lease)
-        {
+        if let Some(hold) = self.record.holders.iter().find(|hold| hold.lease == acquire.lease) {
             // A repeated request, or a waiter that was granted meanwhile. Its end is not moved:
             // the caller counts from an earlier request.
-            let mut grant = Grant {
-                fence: hold.fence,
-                mode: hold.mode,
-            };
+            let mut grant = Grant { fence: hold.fence, mode: hold.mode };
             if mutant!("repeat_takes_new_fence") {
                 grant.fence = self.next_fence().unwrap_or(grant.fence);
             }
             self.promote();
             return Outcome::Granted(grant);
         }
-        let waits = self
-            .record
-            .waiters
-            .iter()
-            .any(|wait| wait.lease == acquire.lease);
+        let waits = self.record.waiters.iter().any(|wait| wait.lease == acquire.lease);
         if !waits {
             if let Some(loss) = self.record.gone_reason(acquire.lease) {
                 self.promote();
@@ -239,11 +202,7 @@ impl Step<'_> {
         let (changed, events) = (self.changed, self.events.len());
         self.enqueue(acquire);
         self.promote();
-        let place = self
-            .record
-            .waiters
-            .iter()
-            .position(|wait| wait.lease == acquire.lease);
+        let place = self.record.waiters.iter().position(|wait| wait.lease == acquire.lease);
         match place {
             Some(place) if !acquire.queue => {
                 // It only tried, so it leaves no trace: nothing to write.
@@ -305,20 +264,12 @@ impl Step<'_> {
             return;
         }
         let forced = acquire.steal == Steal::Force;
-        let stolen = || Loss::Stolen {
-            by: acquire.holder.worker_id.clone(),
-            forced,
-        };
+        let stolen = || Loss::Stolen { by: acquire.holder.worker_id.clone(), forced };
         self.remove_holders(|hold| in_the_way(hold).then(stolen));
         // Permit holders leave one by one, oldest first, until there is room.
         while !self.has_room_for(acquire.mode)
-            && let Some(oldest) = self
-                .record
-                .holders
-                .iter()
-                .filter(|hold| may_go(hold))
-                .map(|hold| hold.fence)
-                .min()
+            && let Some(oldest) =
+                self.record.holders.iter().filter(|hold| may_go(hold)).map(|hold| hold.fence).min()
         {
             self.remove_holders(|hold| (hold.fence == oldest).then(stolen));
         }
@@ -344,10 +295,7 @@ impl Step<'_> {
             holder: acquire.holder.clone(),
         };
         self.record.tickets += 1;
-        let place = self
-            .record
-            .waiters
-            .partition_point(|other| other.order() < wait.order());
+        let place = self.record.waiters.partition_point(|other| other.order() < wait.order());
         self.record.waiters.insert(place, wait);
         self.changed = true;
     }
@@ -355,17 +303,9 @@ impl Step<'_> {
     /// What became of a lease that is, or just was, in the queue.
     fn outcome_of_waiting(&self, lease: LeaseId) -> Outcome {
         if let Some(hold) = self.record.holders.iter().find(|hold| hold.lease == lease) {
-            return Outcome::Granted(Grant {
-                fence: hold.fence,
-                mode: hold.mode,
-            });
+            return Outcome::Granted(Grant { fence: hold.fence, mode: hold.mode });
         }
-        match self
-            .record
-            .waiters
-            .iter()
-            .position(|wait| wait.lease == lease)
-        {
+        match self.record.waiters.iter().position(|wait| wait.lease == lease) {
             Some(ahead) => Outcome::Queued { ahead },
             None => Outcome::Gone(self.record.loss_of(lease)),
         }
@@ -379,22 +319,12 @@ impl Step<'_> {
             self.record.gone.remove(place);
             self.revive(lease, ttl_ms);
         }
-        if let Some(hold) = self
-            .record
-            .holders
-            .iter_mut()
-            .find(|hold| hold.lease == lease)
-        {
+        if let Some(hold) = self.record.holders.iter_mut().find(|hold| hold.lease == lease) {
             hold.renewed_ms = now;
             hold.ttl_ms = ttl_ms;
             hold.session = rebind.unwrap_or(hold.session);
             self.changed = true;
-        } else if let Some(wait) = self
-            .record
-            .waiters
-            .iter_mut()
-            .find(|wait| wait.lease == lease)
-        {
+        } else if let Some(wait) = self.record.waiters.iter_mut().find(|wait| wait.lease == lease) {
             wait.renewed_ms = now;
             self.changed = true;
         }
@@ -418,12 +348,7 @@ impl Step<'_> {
     }
 
     fn convert(&mut self, lease: LeaseId, to: Mode, queue: bool) -> Outcome {
-        let Some(index) = self
-            .record
-            .holders
-            .iter()
-            .position(|hold| hold.lease == lease)
-        else {
+        let Some(index) = self.record.holders.iter().position(|hold| hold.lease == lease) else {
             self.promote();
             return Outcome::Gone(self.record.loss_of(lease));
         };
@@ -459,10 +384,7 @@ impl Step<'_> {
     fn outcome_of_converting(&self, lease: LeaseId) -> Outcome {
         match self.record.holders.iter().find(|hold| hold.lease == lease) {
             Some(hold) if hold.upgrading => Outcome::Queued { ahead: 0 },
-            Some(hold) => Outcome::Granted(Grant {
-                fence: hold.fence,
-                mode: hold.mode,
-            }),
+            Some(hold) => Outcome::Granted(Grant { fence: hold.fence, mode: hold.mode }),
             None => Outcome::Gone(self.record.loss_of(lease)),
         }
     }
@@ -476,11 +398,7 @@ impl Step<'_> {
         if !(freed && mutant!("release_forgets_waiters")) {
             self.promote();
         }
-        if freed {
-            Outcome::Done
-        } else {
-            Outcome::Gone(self.record.loss_of(lease))
-        }
+        if freed { Outcome::Done } else { Outcome::Gone(self.record.loss_of(lease)) }
     }
 
     fn withdraw(&mut self, lease: LeaseId) -> Outcome {
@@ -497,19 +415,10 @@ impl Step<'_> {
 
     fn evict(&mut self, fence: Fence, by: &str, reason: &str) -> Outcome {
         let meant = |hold: &Hold| hold.fence == fence || mutant!("evict_any_fence");
-        let broken: Vec<_> = self
-            .record
-            .holders
-            .iter()
-            .filter(|h| meant(h))
-            .map(|h| h.holder.clone())
-            .collect();
+        let broken: Vec<_> =
+            self.record.holders.iter().filter(|h| meant(h)).map(|h| h.holder.clone()).collect();
         self.remove_holders(|hold| {
-            let loss = || Loss::Broken {
-                by: by.to_owned(),
-                reason: reason.to_owned(),
-                fence,
-            };
+            let loss = || Loss::Broken { by: by.to_owned(), reason: reason.to_owned(), fence };
             meant(hold).then(loss)
         });
         self.promote();
@@ -532,10 +441,8 @@ impl Step<'_> {
             let Some(head) = self.next_in_line() else {
                 return;
             };
-            let (session, mode) = (
-                self.record.waiters[head].session,
-                self.record.waiters[head].mode,
-            );
+            let (session, mode) =
+                (self.record.waiters[head].session, self.record.waiters[head].mode);
             let dead = session.is_some_and(|id| (self.context.is_dead)(id));
             if dead && !mutant!("grant_to_dead_waiter") {
                 let wait = self.record.waiters.remove(head);
@@ -559,17 +466,8 @@ impl Step<'_> {
     }
 
     fn has_room_for(&self, mode: Mode) -> bool {
-        let others_fit = self
-            .record
-            .holders
-            .iter()
-            .all(|hold| coexist(hold.mode, mode));
-        let taken: u64 = self
-            .record
-            .holders
-            .iter()
-            .map(|hold| permits_of(hold.mode))
-            .sum();
+        let others_fit = self.record.holders.iter().all(|hold| coexist(hold.mode, mode));
+        let taken: u64 = self.record.holders.iter().map(|hold| permits_of(hold.mode)).sum();
         let slack = u64::from(mutant!("permits_overgrant"));
         let limit = u64::from(self.record.limit.unwrap_or(0)) + slack;
         let wanted = permits_of(mode);
@@ -617,12 +515,7 @@ impl Step<'_> {
         hold.fence = fence;
         let (lease, session) = (hold.lease, hold.session);
         self.changed = true;
-        self.events.push(Event {
-            kind: EventKind::Granted,
-            lease,
-            session,
-            fence,
-        });
+        self.events.push(Event { kind: EventKind::Granted, lease, session, fence });
         true
     }
 

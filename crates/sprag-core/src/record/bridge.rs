@@ -9,8 +9,8 @@ use crate::id::SessionId;
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::{
-    Attempt, Contention, Conversion, Converted, Evicted, Eviction, Released, Renewal, Renewed,
-    Request, Takeover,
+    Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Released, Renewal,
+    Renewed, Request, Takeover,
 };
 use crate::view::{HolderView, LockView, WaiterView};
 
@@ -35,9 +35,7 @@ impl Command {
             holder: request.holder.clone(),
             steal: match request.takeover {
                 Takeover::No => Steal::No,
-                Takeover::Overdue(after) => Steal::Overdue {
-                    after_ms: millis(after),
-                },
+                Takeover::Overdue(after) => Steal::Overdue { after_ms: millis(after) },
                 Takeover::Force => Steal::Force,
             },
             resize: request.resize,
@@ -45,21 +43,19 @@ impl Command {
         }))
     }
 
-    /// The command that a renewal asks for.
-    pub fn renew(renewal: &Renewal) -> Self {
-        Self::Renew {
-            lease: renewal.lease,
-            ttl_ms: millis(renewal.ttl),
-        }
+    /// The command that a renewal asks for, on behalf of this process's session.
+    pub fn renew(renewal: &Renewal, session: SessionId) -> Self {
+        let rebind = match renewal.bind {
+            Bind::Keep => None,
+            Bind::Detach => Some(None),
+            Bind::Attach => Some(Some(session)),
+        };
+        Self::Renew { lease: renewal.lease, ttl_ms: millis(renewal.ttl), rebind }
     }
 
     /// The command that a conversion asks for.
     pub fn convert(conversion: &Conversion) -> Self {
-        Self::Convert {
-            lease: conversion.lease,
-            to: conversion.to,
-            queue: conversion.queue,
-        }
+        Self::Convert { lease: conversion.lease, to: conversion.to, queue: conversion.queue }
     }
 
     /// The command that an eviction asks for.
@@ -97,9 +93,9 @@ impl Outcome {
             Self::Granted(grant) => Ok(Attempt::Granted(grant)),
             Self::Queued { ahead } => Ok(Attempt::Queued(contention(ahead))),
             Self::Gone(loss) => Ok(Attempt::Gone(loss)),
-            Self::Refused(refusal) => Err(refusal
-                .into_error(Operation::Acquire, request.mode, context)
-                .on(&request.name)),
+            Self::Refused(refusal) => {
+                Err(refusal.into_error(Operation::Acquire, request.mode, context).on(&request.name))
+            }
             _ => Ok(Attempt::Held(contention(record.waiters.len()))),
         }
     }
@@ -159,26 +155,23 @@ impl Refusal {
             Self::QueueFull => Error::new(
                 ErrorKind::QueueFull,
                 operation,
-                format!(
-                    "{} waiters are queued already, no more are taken",
-                    context.max_waiters
-                ),
+                format!("{} waiters are queued already, no more are taken", context.max_waiters),
             ),
             Self::LimitMismatch { stored } => bad(format!(
                 "asked for {mode}, but the semaphore in use has {stored} permits: ask for \
                  {stored}, or resize it"
             )),
-            Self::BadPermits => bad(format!(
-                "{mode} cannot be: take at least 1 and at most as many as there are"
-            )),
+            Self::BadPermits => {
+                bad(format!("{mode} cannot be: take at least 1 and at most as many as there are"))
+            }
             Self::Late => Error::new(
                 ErrorKind::Unavailable,
                 operation,
                 "the request reached the store too late and was not done",
             ),
-            Self::BadConversion { from } => bad(format!(
-                "a lock held as {from} cannot be turned into {mode}"
-            )),
+            Self::BadConversion { from } => {
+                bad(format!("a lock held as {from} cannot be turned into {mode}"))
+            }
             Self::FenceExhausted => {
                 Error::new(ErrorKind::Corrupt, operation, "no fence below 2^53 is left")
             }
@@ -209,14 +202,8 @@ impl Record {
         let now = context.now_ms;
         let dead = |session: Option<SessionId>| session.is_some_and(|id| (context.is_dead)(id));
         let over = |expires: u64| context.expiry == Expiry::Clock && expires <= now;
-        let holders = self
-            .holders
-            .iter()
-            .filter(|h| !over(h.expires_ms()) && !dead(h.session));
-        let waiters = self
-            .waiters
-            .iter()
-            .filter(|w| !over(w.expires_ms()) && !dead(w.session));
+        let holders = self.holders.iter().filter(|h| !over(h.expires_ms()) && !dead(h.session));
+        let waiters = self.waiters.iter().filter(|w| !over(w.expires_ms()) && !dead(w.session));
         LockView {
             name: name.clone(),
             fence: self.fence,

@@ -121,9 +121,7 @@ pub struct Context<'a> {
 
 impl fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("now_ms", &self.now_ms)
-            .finish_non_exhaustive()
+        f.debug_struct("Context").field("now_ms", &self.now_ms).finish_non_exhaustive()
     }
 }
 

@@ -60,10 +60,7 @@ impl From<Corrupt> for Error {
 impl Record {
     /// Writes the record as JSON.
     pub fn to_json(&self) -> String {
-        let written = Written {
-            format: CURRENT_FORMAT,
-            record: self,
-        };
+        let written = Written { format: CURRENT_FORMAT, record: self };
         // Only maps with non-string keys and failing writers make this fail; there are none.
         serde_json::to_string(&written).expect("a record is always writable as JSON")
     }
@@ -120,14 +117,9 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_with_the_fix() {
-        let text = Record::default()
-            .to_json()
-            .replace("\"format\":1", "\"format\":2");
+        let text = Record::default().to_json().replace("\"format\":1", "\"format\":2");
         let error = Record::from_json(&text).unwrap_err().to_string();
-        assert!(
-            error.contains("format 2") && error.contains("upgrade"),
-            "{error}"
-        );
+        assert!(error.contains("format 2") && error.contains("upgrade"), "{error}");
     }
 
     #[test]
@@ -135,10 +127,7 @@ mod tests {
         let text = busy_record().to_json();
         for end in 0..text.len() {
             if text.is_char_boundary(end) {
-                assert!(
-                    Record::from_json(&text[..end]).is_err(),
-                    "cut at {end} was accepted"
-                );
+                assert!(Record::from_json(&text[..end]).is_err(), "cut at {end} was accepted");
             }
         }
     }

@@ -146,10 +146,7 @@ impl Wait {
     /// only be overtaken by higher priorities that arrive within the boost after it.
     pub fn order(&self) -> (i64, u64) {
         let arrived = i64::try_from(self.arrived_ms).unwrap_or(i64::MAX);
-        (
-            arrived.saturating_sub(i64::from(self.priority) * PRIORITY_BOOST_MS),
-            self.ticket,
-        )
+        (arrived.saturating_sub(i64::from(self.priority) * PRIORITY_BOOST_MS), self.ticket)
     }
 }
 
@@ -165,10 +162,7 @@ impl Record {
     }
 
     fn gone_reason(&self, lease: LeaseId) -> Option<Loss> {
-        self.gone
-            .iter()
-            .find(|gone| gone.lease == lease)
-            .map(|gone| gone.loss.clone())
+        self.gone.iter().find(|gone| gone.lease == lease).map(|gone| gone.loss.clone())
     }
 
     /// Checks what is true of every record that [`apply`] made.
@@ -179,43 +173,21 @@ impl Record {
     pub fn check(&self) -> Result<(), String> {
         let permits: u64 = self.holders.iter().map(|hold| permits_of(hold.mode)).sum();
         let exclusive = self.holders.iter().any(|hold| hold.mode == Mode::Exclusive);
-        let upgradable = self
-            .holders
-            .iter()
-            .filter(|hold| hold.mode == Mode::Upgradable)
-            .count();
+        let upgradable = self.holders.iter().filter(|hold| hold.mode == Mode::Upgradable).count();
         let leases: Vec<_> = self.holders.iter().map(|hold| hold.lease).collect();
         let waiting: Vec<_> = self.waiters.iter().map(|wait| wait.lease).collect();
         let rules = [
-            (
-                !exclusive || self.holders.len() == 1,
-                "an exclusive holder is not alone",
-            ),
+            (!exclusive || self.holders.len() == 1, "an exclusive holder is not alone"),
             (upgradable <= 1, "two upgradable holders"),
-            (
-                permits == 0 || self.holders.iter().all(|h| permits_of(h.mode) > 0),
-                "mixed modes",
-            ),
-            (
-                self.holders.iter().all(|hold| hold.fence <= self.fence),
-                "a fence above the last",
-            ),
-            (
-                self.waiters.is_sorted_by_key(Wait::order),
-                "the queue is out of order",
-            ),
+            (permits == 0 || self.holders.iter().all(|h| permits_of(h.mode) > 0), "mixed modes"),
+            (self.holders.iter().all(|hold| hold.fence <= self.fence), "a fence above the last"),
+            (self.waiters.is_sorted_by_key(Wait::order), "the queue is out of order"),
             (
                 self.waiters.iter().all(|wait| wait.ticket < self.tickets),
                 "a ticket from the future",
             ),
-            (
-                all_different(&leases) && all_different(&waiting),
-                "one lease twice",
-            ),
-            (
-                !waiting.iter().any(|lease| leases.contains(lease)),
-                "a holder waits",
-            ),
+            (all_different(&leases) && all_different(&waiting), "one lease twice"),
+            (!waiting.iter().any(|lease| leases.contains(lease)), "a holder waits"),
             (self.gone.len() <= MAX_GONE, "too many lost leases kept"),
         ];
         match rules.iter().find(|(holds, _)| !holds) {

@@ -66,52 +66,23 @@ fn lease(number: u128) -> LeaseId {
 }
 
 fn release(record: Record, number: u128, now_ms: u64) -> Applied {
-    run(
-        record,
-        Command::Release {
-            lease: lease(number),
-        },
-        now_ms,
-    )
+    run(record, Command::Release { lease: lease(number) }, now_ms)
 }
 
 fn renew(record: Record, number: u128, now_ms: u64) -> Applied {
-    run(
-        record,
-        Command::Renew {
-            lease: lease(number),
-            ttl_ms: TTL,
-        },
-        now_ms,
-    )
+    run(record, Command::Renew { lease: lease(number), ttl_ms: TTL, rebind: None }, now_ms)
 }
 
 fn convert(record: Record, number: u128, to: Mode, queue: bool) -> Applied {
-    run(
-        record,
-        Command::Convert {
-            lease: lease(number),
-            to,
-            queue,
-        },
-        0,
-    )
+    run(record, Command::Convert { lease: lease(number), to, queue }, 0)
 }
 
 fn holders(record: &Record) -> Vec<u128> {
-    record
-        .holders
-        .iter()
-        .map(|hold| hold.lease.as_u128())
-        .collect()
+    record.holders.iter().map(|hold| hold.lease.as_u128()).collect()
 }
 
 fn waiters(record: &Record) -> Vec<u128> {
-    record
-        .waiters
-        .iter()
-        .map(|wait| wait.lease.as_u128())
-        .collect()
+    record.waiters.iter().map(|wait| wait.lease.as_u128()).collect()
 }
 
 fn is_granted(applied: &Applied) -> bool {
@@ -129,10 +100,7 @@ pub(super) fn busy_record() -> Record {
 #[test]
 fn a_free_lock_is_granted_with_a_new_fence() {
     let applied = acquire(Record::default(), 1, 0);
-    let grant = Grant {
-        fence: Fence::new(1).unwrap(),
-        mode: Mode::Exclusive,
-    };
+    let grant = Grant { fence: Fence::new(1).unwrap(), mode: Mode::Exclusive };
     assert_eq!(applied.outcome, Outcome::Granted(grant));
     assert_eq!(applied.record.version, 1);
 }
@@ -149,10 +117,7 @@ fn a_repeated_acquire_returns_the_same_grant_and_moves_nothing() {
 #[test]
 fn a_failed_try_leaves_no_trace() {
     let held = acquire(Record::default(), 1, 0).record;
-    let attempt = Acquire {
-        queue: false,
-        ..request(2, Mode::Exclusive)
-    };
+    let attempt = Acquire { queue: false, ..request(2, Mode::Exclusive) };
     let tried = take(held.clone(), attempt, 1);
     assert_eq!(tried.outcome, Outcome::Held);
     assert!(!tried.changed);
@@ -169,31 +134,19 @@ fn release_hands_over_to_the_first_waiter_with_a_larger_fence() {
     assert_eq!(holders(&applied.record), [2]);
     assert_eq!(waiters(&applied.record), [3, 4]);
     assert_eq!(applied.record.fence.get(), 2);
-    let woken = applied
-        .events
-        .iter()
-        .filter(|event| event.kind == EventKind::Granted);
-    assert_eq!(
-        woken.map(|event| event.lease).collect::<Vec<_>>(),
-        [lease(2)]
-    );
+    let woken = applied.events.iter().filter(|event| event.kind == EventKind::Granted);
+    assert_eq!(woken.map(|event| event.lease).collect::<Vec<_>>(), [lease(2)]);
 }
 
 #[test]
 fn release_by_a_stranger_or_twice_changes_nothing() {
     let record = acquire(Record::default(), 1, 0).record;
     let stranger = release(record.clone(), 7, 0);
-    assert_eq!(
-        (stranger.outcome, stranger.changed),
-        (Outcome::Gone(Loss::StateLost), false)
-    );
+    assert_eq!((stranger.outcome, stranger.changed), (Outcome::Gone(Loss::StateLost), false));
     let released = release(record, 1, 0);
     assert_eq!(released.outcome, Outcome::Done);
     let again = release(released.record, 1, 0);
-    assert_eq!(
-        (again.outcome, again.changed),
-        (Outcome::Gone(Loss::Released), false)
-    );
+    assert_eq!((again.outcome, again.changed), (Outcome::Gone(Loss::Released), false));
 }
 
 #[test]
@@ -205,30 +158,18 @@ fn a_late_acquire_of_a_released_lease_is_not_granted_again() {
 #[test]
 fn an_expired_lease_is_free_for_anyone_and_cannot_be_renewed() {
     let record = acquire(Record::default(), 1, 0).record;
-    assert_eq!(
-        renew(record.clone(), 1, TTL).outcome,
-        Outcome::Gone(Loss::Expired)
-    );
+    assert_eq!(renew(record.clone(), 1, TTL).outcome, Outcome::Gone(Loss::Expired));
     let next = acquire(record, 2, TTL);
     assert!(is_granted(&next));
-    assert_eq!(
-        renew(next.record.clone(), 1, TTL).outcome,
-        Outcome::Gone(Loss::Expired)
-    );
-    assert_eq!(
-        release(next.record.clone(), 1, TTL).outcome,
-        Outcome::Gone(Loss::Expired)
-    );
+    assert_eq!(renew(next.record.clone(), 1, TTL).outcome, Outcome::Gone(Loss::Expired));
+    assert_eq!(release(next.record.clone(), 1, TTL).outcome, Outcome::Gone(Loss::Expired));
     assert_eq!(holders(&next.record), [2]);
 }
 
 #[test]
 fn a_lease_is_good_until_the_last_millisecond() {
     let record = acquire(Record::default(), 1, 0).record;
-    assert!(matches!(
-        acquire(record.clone(), 2, TTL - 1).outcome,
-        Outcome::Queued { ahead: 0 }
-    ));
+    assert!(matches!(acquire(record.clone(), 2, TTL - 1).outcome, Outcome::Queued { ahead: 0 }));
     assert!(is_granted(&renew(record, 1, TTL - 1)));
 }
 
@@ -247,14 +188,21 @@ fn a_dead_session_loses_what_it_held_and_waited_for() {
 
 #[test]
 fn a_detached_lease_lives_by_its_ttl_alone() {
-    let attempt = Acquire {
-        session: None,
-        ..request(1, Mode::Exclusive)
-    };
+    let attempt = Acquire { session: None, ..request(1, Mode::Exclusive) };
     let record = take(Record::default(), attempt, 0).record;
     let all_dead = run_dead(record, Command::Reap, TTL - 1, &[1]);
     assert_eq!(holders(&all_dead.record), [1]);
     assert!(run(all_dead.record, Command::Reap, TTL).record.is_free());
+}
+
+#[test]
+fn a_renewal_can_detach_a_lease_from_its_session_and_attach_it_to_another() {
+    let rebind = |to| Command::Renew { lease: lease(1), ttl_ms: TTL, rebind: Some(to) };
+    let record = acquire(Record::default(), 1, 0).record;
+    let detached = run(record, rebind(None), 0).record;
+    assert_eq!(holders(&run_dead(detached.clone(), Command::Reap, 0, &[1]).record), [1]);
+    let attached = run(detached, rebind(Some(SessionId::from_u128(5))), 0).record;
+    assert!(run_dead(attached, Command::Reap, 0, &[5]).record.is_free());
 }
 
 #[test]
@@ -295,10 +243,7 @@ fn a_reader_does_not_overtake_a_waiting_writer_and_readers_come_in_together() {
 fn a_dead_reader_does_not_free_the_others() {
     let record = busy_record();
     let applied = run_dead(record, Command::Reap, TTL, &[1]);
-    assert_eq!(
-        (holders(&applied.record), waiters(&applied.record)),
-        (vec![2], vec![3])
-    );
+    assert_eq!((holders(&applied.record), waiters(&applied.record)), (vec![2], vec![3]));
 }
 
 #[test]
@@ -341,10 +286,7 @@ fn of_two_upgraders_one_is_told_instead_of_waiting_for_ever() {
 fn a_lone_reader_is_upgraded_at_once() {
     let record = shared(Record::default(), 1, 0).record;
     let applied = convert(record, 1, Mode::Exclusive, false);
-    let grant = Grant {
-        fence: Fence::new(2).unwrap(),
-        mode: Mode::Exclusive,
-    };
+    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive };
     assert_eq!(applied.outcome, Outcome::Granted(grant));
 }
 
@@ -373,10 +315,7 @@ fn permits_are_counted_and_a_big_request_at_the_front_is_not_overtaken() {
     let record = permits(record, 2, 2, 5).record;
     let record = permits(record, 3, 3, 5).record;
     let record = permits(record, 4, 1, 5).record;
-    assert_eq!(
-        (holders(&record), waiters(&record)),
-        (vec![1, 2], vec![3, 4])
-    );
+    assert_eq!((holders(&record), waiters(&record)), (vec![1, 2], vec![3, 4]));
     let record = release(record, 1, 0).record;
     assert_eq!(holders(&record), [2, 3]);
     assert_eq!(waiters(&record), [4]);
@@ -386,16 +325,10 @@ fn permits_are_counted_and_a_big_request_at_the_front_is_not_overtaken() {
 fn a_semaphore_in_use_keeps_its_limit_unless_it_is_resized() {
     let record = permits(Record::default(), 1, 4, 5).record;
     let refused = permits(record.clone(), 2, 1, 2);
-    assert_eq!(
-        refused.outcome,
-        Outcome::Refused(Refusal::LimitMismatch { stored: 5 })
-    );
+    assert_eq!(refused.outcome, Outcome::Refused(Refusal::LimitMismatch { stored: 5 }));
     assert!(!refused.changed);
     let waiting = permits(record, 3, 3, 5).record;
-    let resize = Acquire {
-        resize: true,
-        ..request(2, Mode::Permits { count: 1, of: 2 })
-    };
+    let resize = Acquire { resize: true, ..request(2, Mode::Permits { count: 1, of: 2 }) };
     let resized = take(waiting, resize, 0);
     // Four of two are held: nobody is let in until they drain. Three of two can never be.
     assert_eq!(waiters(&resized.record), [2]);
@@ -428,10 +361,7 @@ fn a_full_queue_is_refused() {
 
 #[test]
 fn a_late_request_is_refused_before_anything_is_done() {
-    let attempt = Acquire {
-        not_after_ms: Some(10),
-        ..request(1, Mode::Exclusive)
-    };
+    let attempt = Acquire { not_after_ms: Some(10), ..request(1, Mode::Exclusive) };
     let applied = take(Record::default(), attempt.clone(), 11);
     assert_eq!(applied.outcome, Outcome::Refused(Refusal::Late));
     assert!(is_granted(&take(Record::default(), attempt, 10)));
@@ -439,19 +369,10 @@ fn a_late_request_is_refused_before_anything_is_done() {
 
 #[test]
 fn priority_counts_as_an_earlier_arrival_and_age_beats_it_in_the_end() {
-    let record = take(
-        Record::default(),
-        Acquire {
-            ttl_ms: 90_000,
-            ..request(1, Mode::Exclusive)
-        },
-        0,
-    );
-    let wait = |lease, priority| Acquire {
-        ttl_ms: 90_000,
-        priority,
-        ..request(lease, Mode::Exclusive)
-    };
+    let record =
+        take(Record::default(), Acquire { ttl_ms: 90_000, ..request(1, Mode::Exclusive) }, 0);
+    let wait =
+        |lease, priority| Acquire { ttl_ms: 90_000, priority, ..request(lease, Mode::Exclusive) };
     let record = take(record.record, wait(2, 0), 1).record;
     let record = take(record, wait(3, 1), 9_999).record;
     let record = take(record, wait(4, 1), 10_002).record;
@@ -460,10 +381,7 @@ fn priority_counts_as_an_earlier_arrival_and_age_beats_it_in_the_end() {
 
 #[test]
 fn an_overdue_holder_is_stolen_and_a_renewed_one_is_not() {
-    let long = Acquire {
-        ttl_ms: 60_000,
-        ..request(1, Mode::Exclusive)
-    };
+    let long = Acquire { ttl_ms: 60_000, ..request(1, Mode::Exclusive) };
     let record = take(Record::default(), long, 0).record;
     let thief = |lease| Acquire {
         steal: Steal::Overdue { after_ms: 300 },
@@ -473,20 +391,10 @@ fn an_overdue_holder_is_stolen_and_a_renewed_one_is_not() {
     assert_eq!(take(record.clone(), thief(2), 299).outcome, Outcome::Held);
     let stolen = take(record.clone(), thief(2), 300);
     assert!(is_granted(&stolen));
-    let told = Loss::Stolen {
-        by: "w2".into(),
-        forced: false,
-    };
+    let told = Loss::Stolen { by: "w2".into(), forced: false };
     assert_eq!(renew(stolen.record, 1, 301).outcome, Outcome::Gone(told));
-    let renewed = run(
-        record,
-        Command::Renew {
-            lease: lease(1),
-            ttl_ms: 60_000,
-        },
-        200,
-    )
-    .record;
+    let renewed =
+        run(record, Command::Renew { lease: lease(1), ttl_ms: 60_000, rebind: None }, 200).record;
     assert_eq!(take(renewed, thief(2), 499).outcome, Outcome::Held);
 }
 
@@ -515,49 +423,24 @@ fn without_a_shared_clock_time_frees_nothing() {
         is_dead: &|_| false,
     };
     let other = Command::Acquire(Box::new(request(2, Mode::Exclusive)));
-    assert_eq!(
-        apply(record, &other, &context).outcome,
-        Outcome::Queued { ahead: 0 }
-    );
+    assert_eq!(apply(record, &other, &context).outcome, Outcome::Queued { ahead: 0 });
 }
 
 #[test]
 fn force_takes_a_live_lock_past_the_queue_and_the_fence_grows() {
     let record = acquire(Record::default(), 1, 0).record;
-    let first = Acquire {
-        priority: 8,
-        ..request(2, Mode::Exclusive)
-    };
+    let first = Acquire { priority: 8, ..request(2, Mode::Exclusive) };
     let record = take(record, first, 0).record;
-    let forced = take(
-        record,
-        Acquire {
-            steal: Steal::Force,
-            ..request(3, Mode::Exclusive)
-        },
-        0,
-    );
-    assert_eq!(
-        (holders(&forced.record), waiters(&forced.record)),
-        (vec![3], vec![2])
-    );
+    let forced = take(record, Acquire { steal: Steal::Force, ..request(3, Mode::Exclusive) }, 0);
+    assert_eq!((holders(&forced.record), waiters(&forced.record)), (vec![3], vec![2]));
     assert_eq!(forced.record.fence.get(), 2);
-    assert_eq!(
-        forced.record.loss_of(lease(1)),
-        Loss::Stolen {
-            by: "w3".into(),
-            forced: true
-        }
-    );
+    assert_eq!(forced.record.loss_of(lease(1)), Loss::Stolen { by: "w3".into(), forced: true });
 }
 
 #[test]
 fn force_takes_only_as_many_permits_as_it_needs() {
     let record = permits(permits(Record::default(), 1, 1, 2).record, 2, 1, 2).record;
-    let forced = Acquire {
-        steal: Steal::Force,
-        ..request(3, Mode::Permits { count: 1, of: 2 })
-    };
+    let forced = Acquire { steal: Steal::Force, ..request(3, Mode::Permits { count: 1, of: 2 }) };
     assert_eq!(holders(&take(record, forced, 0).record), [2, 3]);
 }
 
@@ -570,20 +453,11 @@ fn eviction_compares_the_fence_and_tells_the_holder() {
         reason: "stuck".into(),
     };
     let missed = run(record.clone(), evict(2), 0);
-    assert_eq!(
-        (missed.outcome, missed.changed),
-        (Outcome::Evicted(vec![]), false)
-    );
+    assert_eq!((missed.outcome, missed.changed), (Outcome::Evicted(vec![]), false));
     let broken = run(record, evict(1), 0);
-    assert_eq!(
-        broken.outcome,
-        Outcome::Evicted(vec![Holder::new("w1", "n")])
-    );
-    let loss = Loss::Broken {
-        by: "ops".into(),
-        reason: "stuck".into(),
-        fence: Fence::new(1).unwrap(),
-    };
+    assert_eq!(broken.outcome, Outcome::Evicted(vec![Holder::new("w1", "n")]));
+    let loss =
+        Loss::Broken { by: "ops".into(), reason: "stuck".into(), fence: Fence::new(1).unwrap() };
     assert_eq!(renew(broken.record, 1, 0).outcome, Outcome::Gone(loss));
 }
 
@@ -609,10 +483,7 @@ fn fences_grow_over_release_and_respect_the_floor() {
 
 #[test]
 fn the_last_fence_is_refused_instead_of_wrapping() {
-    let record = Record {
-        fence: Fence::MAX,
-        ..Record::default()
-    };
+    let record = Record { fence: Fence::MAX, ..Record::default() };
     let applied = acquire(record, 1, 0);
     assert_eq!(applied.outcome, Outcome::Refused(Refusal::FenceExhausted));
 }
@@ -620,15 +491,8 @@ fn the_last_fence_is_refused_instead_of_wrapping() {
 #[test]
 fn a_robbed_holder_is_remembered_longer_than_those_who_released() {
     let record = acquire(Record::default(), 1, 0).record;
-    let mut record = take(
-        record,
-        Acquire {
-            steal: Steal::Force,
-            ..request(2, Mode::Exclusive)
-        },
-        0,
-    )
-    .record;
+    let mut record =
+        take(record, Acquire { steal: Steal::Force, ..request(2, Mode::Exclusive) }, 0).record;
     for number in 3..40 {
         record = release(record, number - 1, 0).record;
         record = acquire(record, number, 0).record;
@@ -653,19 +517,13 @@ fn any_command() -> impl Strategy<Value = Command> {
         1 => (0..30_u64).prop_map(|version| Steal::Seen { version }),
         1 => Just(Steal::Force),
     ];
-    let acquire = (
-        lease_number.clone(),
-        any_mode(),
-        any::<bool>(),
-        -8..=8_i8,
-        steal,
-        any::<bool>(),
-    );
+    let acquire =
+        (lease_number.clone(), any_mode(), any::<bool>(), -8..=8_i8, steal, any::<bool>());
     prop_oneof![
         4 => acquire.prop_map(|(number, mode, queue, priority, steal, resize)| {
             Command::Acquire(Box::new(Acquire { queue, priority, steal, resize, ..request(number, mode) }))
         }),
-        2 => lease_number.clone().prop_map(|n| Command::Renew { lease: lease(n), ttl_ms: TTL }),
+        2 => lease_number.clone().prop_map(|n| Command::Renew { lease: lease(n), ttl_ms: TTL, rebind: None }),
         2 => lease_number.clone().prop_map(|n| Command::Release { lease: lease(n) }),
         1 => lease_number.clone().prop_map(|n| Command::Withdraw { lease: lease(n) }),
         1 => (lease_number, any_mode(), any::<bool>())
