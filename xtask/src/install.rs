@@ -1,0 +1,100 @@
+//! What the chores need from the machine, and how to get it on a fresh Debian.
+
+#![expect(clippy::print_stdout, reason = "people want to know what is being installed")]
+
+use std::process::Command;
+
+use crate::failure::{Failure, Outcome};
+use crate::shell::{self, Shell};
+
+/// Something that has to be on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// `cc`, for the SQLite that is built in.
+    CCompiler,
+    /// `git`, to know which files belong to the project.
+    Git,
+    /// `cargo fmt`.
+    Rustfmt,
+    /// `cargo clippy`.
+    Clippy,
+}
+
+/// Makes sure of all needs, installing what is missing.
+pub(crate) fn ensure(shell: &Shell, needs: impl IntoIterator<Item = Need>) -> Outcome {
+    let mut seen = Vec::new();
+    for need in needs {
+        if !seen.contains(&need) {
+            seen.push(need);
+            one(shell, need)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(shell: &Shell, need: Need) -> Outcome {
+    match need {
+        Need::CCompiler => program(shell, "cc", &["gcc", "libc6-dev"]),
+        // Without a `.git` folder the files are found by walking, and git would be of no use.
+        Need::Git if !shell.root().join(".git").exists() => Ok(()),
+        Need::Git => program(shell, "git", &["git"]),
+        Need::Rustfmt => component(shell, "fmt", "rustfmt"),
+        Need::Clippy => component(shell, "clippy", "clippy"),
+    }
+}
+
+/// A program that comes in Debian packages.
+fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
+    let present = || shell::succeeds(shell.command(name).arg("--version"));
+    if present() {
+        return Ok(());
+    }
+    println!("`{name}` is missing; installing {}", packages.join(" "));
+    let hint = format!(
+        "`{name}` is missing and could not be installed; please type:\n  \
+         sudo apt-get update && sudo apt-get install -y {}",
+        packages.join(" ")
+    );
+    let failed = |_| Failure::failed(hint.clone());
+    shell::run(apt(shell).arg("update")).map_err(failed)?;
+    shell::run(apt(shell).args(["install", "-y", "--no-install-recommends"]).args(packages))
+        .map_err(failed)?;
+    if present() { Ok(()) } else { Err(Failure::failed(hint)) }
+}
+
+/// `apt-get`, through sudo unless this is root already.
+fn apt(shell: &Shell) -> Command {
+    let id = shell.command("id").arg("-u").output();
+    let root = id.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    let mut command = if root {
+        shell.command("env")
+    } else {
+        let mut sudo = shell.command("sudo");
+        // Somebody may sit there to type a password.
+        sudo.stdin(std::process::Stdio::inherit()).arg("env");
+        sudo
+    };
+    // Given on the command line, since sudo may drop the environment.
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    command
+}
+
+/// A part of the Rust toolchain, in the form of a cargo subcommand.
+fn component(shell: &Shell, subcommand: &str, name: &str) -> Outcome {
+    let present = || shell::succeeds(&mut shell.cargo(&[subcommand, "--version"]));
+    if present() {
+        return Ok(());
+    }
+    println!("`cargo {subcommand}` is missing; adding the component {name}");
+    let added = shell::run(shell.command("rustup").args(["component", "add", name]));
+    if added.is_ok() && present() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "`cargo {subcommand}` is missing and could not be installed; please type:\n  \
+         rustup component add {name}\n\
+         or, where Rust came from a Debian package:\n  \
+         sudo apt-get install -y {}",
+        if name == "clippy" { "rust-clippy" } else { name }
+    )))
+}

@@ -1,0 +1,67 @@
+//! The long runs: models, mutants, simulation, benchmarks.
+
+use std::ffi::OsString;
+
+use crate::failure::{Failure, Outcome};
+use crate::install::{self, Need};
+use crate::shell::{self, Shell};
+
+/// The models of `sprag-proof`, in release; `--large` makes them bigger.
+pub(crate) fn model(shell: &Shell, arguments: &[String]) -> Outcome {
+    let mut large = false;
+    for argument in arguments {
+        match argument.as_str() {
+            "--large" => large = true,
+            other => {
+                return Err(Failure::usage(format!(
+                    "`model` takes no `{other}`; there is --large"
+                )));
+            }
+        }
+    }
+    install::ensure(shell, [Need::CCompiler])?;
+    let arguments = ["test", "--release", "-p", "sprag-proof", "--", "--nocapture"];
+    let mut command = shell.cargo(&arguments);
+    if large {
+        command.env("SPRAG_MODEL", "large");
+    }
+    shell::run(&mut command)
+}
+
+/// Builds with the planted bugs compiled in, apart from the everyday builds, and hunts them.
+pub(crate) fn mutants(shell: &Shell, arguments: &[String]) -> Outcome {
+    install::ensure(shell, [Need::CCompiler])?;
+    let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
+    if !flags.is_empty() {
+        flags.push(" ");
+    }
+    flags.push(OsString::from("--cfg sprag_mutants"));
+    let mut command = shell.cargo(&["run", "-p", "sprag-proof", "--bin", "mutants", "--"]);
+    command
+        .args(arguments)
+        .env("RUSTFLAGS", flags)
+        .env("CARGO_TARGET_DIR", shell.target("mutants"));
+    shell::run(&mut command)
+}
+
+/// The seeded simulation; its own flags are passed on.
+pub(crate) fn simulate(shell: &Shell, arguments: &[String]) -> Outcome {
+    install::ensure(shell, [Need::CCompiler])?;
+    let fixed = ["run", "--release", "-p", "sprag-proof", "--bin", "simulate", "--"];
+    shell::run(shell.cargo(&fixed).args(arguments))
+}
+
+/// A benchmark by name; its own flags are passed on.
+pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
+    match arguments.first().map(String::as_str) {
+        Some("local") => {
+            install::ensure(shell, [Need::CCompiler])?;
+            let fixed = ["run", "--release", "-p", "sprag-bench", "--"];
+            shell::run(shell.cargo(&fixed).args(arguments))
+        }
+        name => Err(Failure::usage(format!(
+            "there is no benchmark `{}`; there is: local",
+            name.unwrap_or_default()
+        ))),
+    }
+}
