@@ -1,0 +1,1 @@
+//! Circles that must be found, and chains that must not.
