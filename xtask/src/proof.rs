@@ -20,7 +20,18 @@ pub(crate) fn model(shell: &Shell, arguments: &[String]) -> Outcome {
         }
     }
     install::ensure(shell, [Need::CCompiler])?;
-    let arguments = ["test", "--release", "-p", "sprag-proof", "--", "--nocapture"];
+    // One model at a time: each uses all cores, and prints how much it has looked at.
+    let arguments = [
+        "test",
+        "--release",
+        "-p",
+        "sprag-proof",
+        "--test",
+        "models",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ];
     let mut command = shell.cargo(&arguments);
     if large {
         command.env("SPRAG_MODEL", "large");
