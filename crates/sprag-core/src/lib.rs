@@ -10,6 +10,7 @@
 //! want the `sprag` crate, which adds stores and `open(url)`.
 
 mod capability;
+mod client;
 pub mod clock;
 pub mod entropy;
 mod error;
@@ -23,11 +24,16 @@ mod mode;
 pub mod mutant;
 mod name;
 pub mod policy;
+mod recipes;
 pub mod record;
 pub mod store;
 mod view;
 
 pub use capability::{Capability, Level};
+pub use client::{
+    Client, ClientBuilder, Keeper, LockGuard, LockRequest, LockState, Released, Ticket, Wait,
+    margin,
+};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use fence::Fence;
 pub use holder::{Holder, TaskInfo};
@@ -35,7 +41,8 @@ pub use id::{LeaseId, PartyId, SessionId};
 pub use loss::Loss;
 pub use memory::MemoryStore;
 pub use mode::Mode;
-pub use name::LockName;
+pub use name::{IntoLockName, LockName};
 pub use policy::{RetryConfig, Strategy};
+pub use recipes::{Election, Leadership, LockGuards, RwLock, Semaphore};
 pub use store::Store;
 pub use view::{HolderView, LockView, WaiterView};

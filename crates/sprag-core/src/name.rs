@@ -82,38 +82,37 @@ impl TryFrom<String> for LockName {
     }
 }
 
-impl TryFrom<&str> for LockName {
-    type Error = Error;
-
-    fn try_from(name: &str) -> Result<Self, Error> {
-        Self::new(name)
-    }
-}
-
-impl TryFrom<&String> for LockName {
-    type Error = Error;
-
-    fn try_from(name: &String) -> Result<Self, Error> {
-        Self::new(name)
-    }
-}
-
-impl From<&Self> for LockName {
-    fn from(name: &Self) -> Self {
-        name.clone()
-    }
-}
-
 impl From<LockName> for String {
     fn from(name: LockName) -> Self {
         name.as_str().to_owned()
     }
 }
 
-// `Locks::lock` accepts anything that becomes a name; a `LockName` itself never fails.
-impl From<std::convert::Infallible> for Error {
-    fn from(never: std::convert::Infallible) -> Self {
-        match never {}
+/// Anything that can name a lock: text, or a [`LockName`] that was checked before.
+pub trait IntoLockName {
+    /// Checks the name.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockName::new`].
+    fn into_lock_name(self) -> Result<LockName, Error>;
+}
+
+impl<T: AsRef<str>> IntoLockName for T {
+    fn into_lock_name(self) -> Result<LockName, Error> {
+        LockName::new(self)
+    }
+}
+
+impl IntoLockName for LockName {
+    fn into_lock_name(self) -> Result<LockName, Error> {
+        Ok(self)
+    }
+}
+
+impl IntoLockName for &LockName {
+    fn into_lock_name(self) -> Result<LockName, Error> {
+        Ok(self.clone())
     }
 }
 

@@ -1,0 +1,409 @@
+//! The way from a request to a guard: ask, wait, ask again, enter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use super::core::Core;
+use super::lease::Lease;
+use super::tenure::{Phase, Tenure};
+use super::{LockGuard, LockRequest, Pending, Wait};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::id::{LeaseId, PartyId};
+use crate::loss::Loss;
+use crate::mode::Mode;
+use crate::mutant::mutant;
+use crate::name::LockName;
+use crate::policy::deadlock::{self, Deadlock};
+use crate::policy::{Backoff, RetryConfig};
+use crate::store::{Attempt, Bind, Contention, Listing, Request, Takeover};
+use crate::view::{HolderView, LockView};
+
+/// How often a store that does not answer is asked again, within one acquire.
+const STORE_RETRIES: RetryConfig = RetryConfig {
+    max_attempts: 5,
+    initial_delay: Duration::from_millis(50),
+    max_delay: Duration::from_secs(1),
+    backoff_multiplier: 2.0,
+};
+/// How often a lock is looked at by those whose turn is next, although a hint should come.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often by those further back, at most this many times as seldom.
+const SELDOM: Duration = Duration::from_secs(1);
+const MOST_SELDOM: u32 = 5;
+/// When a waiter looks for a deadlock first, and then again.
+const DEADLOCK_FIRST: Duration = Duration::from_secs(1);
+const DEADLOCK_AGAIN: Duration = Duration::from_secs(5);
+/// How many pages of contended locks the search for a deadlock reads at most.
+const DEADLOCK_PAGES: usize = 16;
+
+pub(super) async fn acquire(request: LockRequest) -> Result<LockGuard> {
+    let name = request.validate()?;
+    let core = Arc::clone(&request.client.inner.core);
+    let span = tracing::debug_span!(
+        target: "sprag::acquire", "sprag acquire",
+        lock = %name, mode = %request.mode, store = core.telemetry.store
+    );
+    let meter =
+        Meter { core: &core, mode: request.mode, started: core.now(), outcome: "cancelled" };
+    let store = core.telemetry.store;
+    let acquired = Acquisition::new(request, name.clone(), &core).run().instrument(span).await;
+    meter.finish(acquired.as_ref().err());
+    acquired.map_err(|error| error.on(&name).at(store))
+}
+
+struct Acquisition<'a> {
+    request: LockRequest,
+    name: LockName,
+    core: &'a Core,
+    party: PartyId,
+    started: Moment,
+    deadline: Moment,
+    /// When to look for a deadlock.
+    suspicious_at: Moment,
+    contended: bool,
+    /// How many times the lock was looked at in vain.
+    looks: u32,
+}
+
+impl<'a> Acquisition<'a> {
+    fn new(request: LockRequest, name: LockName, core: &'a Core) -> Self {
+        let started = core.now();
+        let deadline = match request.wait {
+            _ if !request.strategy.waits() => started,
+            Wait::No => started,
+            Wait::AtMost(limit) => started.plus(limit),
+            Wait::Forever => Moment::NEVER,
+        };
+        let party = request.party.unwrap_or_else(|| request.client.current_party());
+        let suspicious_at = started.plus(DEADLOCK_FIRST);
+        Self {
+            request,
+            name,
+            core,
+            party,
+            started,
+            deadline,
+            suspicious_at,
+            contended: false,
+            looks: 0,
+        }
+    }
+
+    async fn run(mut self) -> Result<LockGuard> {
+        loop {
+            let tenure =
+                Tenure::new(self.request.ttl, self.request.auto_renew, self.request.max_hold);
+            let id = self.request.client.new_lease_id();
+            let lease = Lease::new(id, self.name.clone(), self.request.mode, tenure);
+            let pending = self.request.client.register(lease)?;
+            // Usually one round. Another one, with a new lease, if the place was lost while
+            // waiting: the store forgot it, or this process slept too long.
+            if let Some(guard) = self.round(pending).await? {
+                return Ok(guard);
+            }
+            self.core.telemetry.retried("place_lost");
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.deadline > self.started
+    }
+
+    fn ask(&self, lease: LeaseId) -> Request {
+        Request {
+            name: self.name.clone(),
+            lease,
+            party: self.party,
+            mode: self.request.mode,
+            ttl: self.request.ttl,
+            queue: self.waits() && self.core.store.capability().queue,
+            priority: self.request.priority,
+            holder: {
+                let mut holder = self.request.holder.clone();
+                holder.since_unix_ms.get_or_insert(self.core.clock.unix_micros() / 1000);
+                holder
+            },
+            detached: self.request.detached,
+            takeover: self.request.strategy.takeover(),
+            resize: self.request.resize,
+        }
+    }
+
+    /// Asks with one lease until it is granted, or until it is clear that it will not be.
+    async fn round(&mut self, pending: Pending) -> Result<Option<LockGuard>> {
+        let lease = Arc::clone(&pending.lease);
+        let request = self.ask(lease.id);
+        let mut failures = Backoff::new(STORE_RETRIES, None);
+        loop {
+            let last_chance = self.core.now() >= self.deadline;
+            let sent = self.core.now();
+            lease.with(|tenure| tenure.asked(sent));
+            let asking = self.core.store.try_acquire(&request);
+            match self.core.request(Operation::Acquire, self.request.ttl, asking).await {
+                Ok(Attempt::Granted(grant)) => {
+                    let now = self.core.now();
+                    lease.with(|tenure| tenure.offered(grant, now));
+                    return self.enter(pending).await;
+                }
+                Ok(Attempt::Gone(loss)) => return self.place_lost(pending, loss),
+                Ok(Attempt::Held(contention)) if !self.waits() => {
+                    pending.forget();
+                    return Err(self.give_up(ErrorKind::Held, &contention));
+                }
+                Ok(answer @ (Attempt::Held(_) | Attempt::Queued(_))) => {
+                    let (contention, queued) = split(answer);
+                    lease.with(|tenure| tenure.not_granted(sent, queued));
+                    self.core.registry.reschedule(&lease);
+                    failures = Backoff::new(STORE_RETRIES, None);
+                    if let Err(error) = self.may_wait(&contention, last_chance) {
+                        self.leave(pending).await;
+                        return Err(error);
+                    }
+                    self.pause(&lease, &contention).await?;
+                }
+                Err(error) if error.is_indeterminate() => {
+                    // Unknown: it may have been done. The same lease asks again, and the store
+                    // recognises it; nothing is assumed either way.
+                    if mutant!("unknown_means_failed") {
+                        pending.forget();
+                        return Ok(None);
+                    }
+                    self.core.telemetry.retried("unknown");
+                    let fraction = self.core.entropy.next_fraction();
+                    let Some(delay) = failures.next(self.core.now(), fraction) else {
+                        return Err(error);
+                    };
+                    self.core.sleep(delay).await;
+                }
+                Err(error) => return Err(error),
+            }
+            if lease.with(|tenure| *tenure.phase() == Phase::Ended) {
+                let message = "the client was shut down while waiting";
+                return Err(Error::new(ErrorKind::ShutDown, Operation::Acquire, message));
+            }
+            if lease.with(|tenure| tenure.grant()).is_some() {
+                return self.enter(pending).await;
+            }
+        }
+    }
+
+    /// Enters what was granted. If a good part of the TTL may have passed since, the store is
+    /// asked to renew first, so that the caller gets the whole of it.
+    async fn enter(&mut self, pending: Pending) -> Result<Option<LockGuard>> {
+        let now = self.core.now();
+        if pending.lease.with(|tenure| tenure.wants_confirmation(now)) {
+            match self.core.extend(&pending.lease, self.request.ttl, Bind::Keep).await {
+                // Without an answer it is as good as it was, and that is checked below.
+                Err(error) if !error.is_indeterminate() => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        match pending.enter() {
+            Ok(guard) => {
+                if self.contended && self.request.strategy.takeover() != Takeover::No {
+                    self.core.telemetry.took_over(self.request.strategy.as_str());
+                }
+                tracing::debug!(target: "sprag::acquire", fence = %guard.fence(), "acquired");
+                Ok(Some(guard))
+            }
+            Err(pending) => {
+                self.leave(pending).await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The lease is gone from the store. Start over, unless somebody took it away on purpose or
+    /// this process is considered dead.
+    fn place_lost(&self, pending: Pending, loss: Loss) -> Result<Option<LockGuard>> {
+        pending.forget();
+        match loss {
+            Loss::Expired | Loss::StateLost if self.core.now() < self.deadline => Ok(None),
+            loss => Err(Error::lost(loss).during(Operation::Acquire)),
+        }
+    }
+
+    /// Whether it makes sense to wait, now that it is known for whom.
+    fn may_wait(&mut self, contention: &Contention, last_chance: bool) -> Result<()> {
+        let mine = |holder: &HolderView| {
+            holder.party == self.party && self.core.registry.is_holding(holder.lease)
+        };
+        let holders = &contention.holders;
+        let own = match self.request.mode {
+            // Any permit will do, so only if all of them are ours it is hopeless.
+            Mode::Permits { .. } => !holders.is_empty() && holders.iter().all(mine),
+            _ => holders.iter().any(mine),
+        };
+        if own {
+            let message = "this task holds it already and would wait for itself: release that \
+                           guard first, or use own_party() if another future will release it";
+            return Err(Error::new(ErrorKind::AlreadyHeldHere, Operation::Acquire, message));
+        }
+        if last_chance {
+            return Err(self.give_up(ErrorKind::Timeout, contention));
+        }
+        if !self.contended {
+            self.contended = true;
+            self.core.telemetry.contended(self.request.mode);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is a reason to ask again: a hint, the end of a lease, or time.
+    async fn pause(&mut self, lease: &Lease, contention: &Contention) -> Result<()> {
+        let now = self.core.now();
+        let _waiting = Waiting::new(self.core, self.request.mode);
+        tokio::select! {
+            biased;
+            () = lease.nudge.notified() => {}
+            () = self.core.store.changed(&self.name, lease.id) => {}
+            () = self.core.sleep(self.next_look(now, contention)) => {}
+        }
+        self.looks = self.looks.saturating_add(1);
+        let now = self.core.now();
+        if now >= self.suspicious_at {
+            let spread = DEADLOCK_AGAIN.mul_f64(0.8 + 0.4 * self.core.entropy.next_fraction());
+            self.suspicious_at = now.plus(spread);
+            self.look_for_deadlock(lease).await?;
+        }
+        Ok(())
+    }
+
+    fn next_look(&self, now: Moment, contention: &Contention) -> Duration {
+        let jitter = 0.75 + 0.5 * self.core.entropy.next_fraction();
+        let able = self.core.store.capability();
+        let look = if !able.notify || !able.queue {
+            let config = RetryConfig::default();
+            let attempt = self.looks.saturating_add(1).min(config.max_attempts - 1);
+            config.delay(attempt).unwrap_or(SELDOM)
+        } else if contention.ahead <= 2 {
+            LOOK
+        } else {
+            SELDOM * u32::try_from(contention.ahead).unwrap_or(MOST_SELDOM).min(MOST_SELDOM)
+        };
+        let lease_ends = contention.holders.iter().filter_map(|holder| holder.remaining).min();
+        // A moment after the end: on the dot, the store might still see it as held.
+        let lease_ends = lease_ends.map_or(Duration::MAX, |left| left + Duration::from_millis(2));
+        let ours = self.deadline.min(self.suspicious_at).since(now);
+        look.mul_f64(jitter).min(lease_ends).min(ours)
+    }
+
+    /// Leaves no trace in the store; the keeper goes on trying if the store does not answer.
+    async fn leave(&self, pending: Pending) {
+        let request = self.core.store.release(&self.name, pending.lease.id);
+        if self.core.request(Operation::Release, SELDOM, request).await.is_ok() {
+            pending.forget();
+        }
+    }
+
+    async fn look_for_deadlock(&self, lease: &Lease) -> Result<()> {
+        // What is seen twice, edge by edge, was there all the time in between: no phantom.
+        let Some(first) = self.find_deadlock().await else { return Ok(()) };
+        let Some(second) = self.find_deadlock().await else { return Ok(()) };
+        if !second.confirms(&first) || second.victim != lease.id {
+            return Ok(());
+        }
+        self.core.telemetry.deadlock();
+        let message = format!("deadlock: {second}; this one gave up, the others can go on");
+        Err(Error::new(ErrorKind::Deadlock, Operation::Acquire, message))
+    }
+
+    async fn find_deadlock(&self) -> Option<Deadlock> {
+        let mut views: Vec<LockView> = Vec::new();
+        let mut listing = Listing { contended: true, ..Listing::default() };
+        for _ in 0..DEADLOCK_PAGES {
+            let page = self.core.request(Operation::List, SELDOM, self.core.store.list(&listing));
+            let page = page.await.ok()?;
+            views.extend(page.locks);
+            listing.after = page.next;
+            if listing.after.is_none() {
+                break;
+            }
+        }
+        deadlock::find(&views, self.party)
+    }
+
+    fn give_up(&self, kind: ErrorKind, contention: &Contention) -> Error {
+        let waited = self.core.now().since(self.started);
+        let mut message = match contention.holders.first() {
+            Some(holder) => describe(holder),
+            None => format!("{} are waiting for it already", contention.ahead),
+        };
+        if contention.holders.len() > 1 {
+            message.push_str(&format!(" and {} more", contention.holders.len() - 1));
+        }
+        if kind == ErrorKind::Timeout {
+            message.push_str(&format!("; gave up after {waited:.1?}"));
+        }
+        Error::new(kind, Operation::Acquire, message)
+    }
+}
+
+fn split(answer: Attempt) -> (Contention, bool) {
+    match answer {
+        Attempt::Queued(contention) => (contention, true),
+        Attempt::Held(contention) => (contention, false),
+        Attempt::Granted(_) | Attempt::Gone(_) => (Contention::default(), false),
+    }
+}
+
+fn describe(holder: &HolderView) -> String {
+    let who = &holder.holder;
+    let mut text = format!("held by {} on {}, fence {}", who.worker_id, who.node_id, holder.fence);
+    if let Some(reason) = &who.reason {
+        text.push_str(&format!(", to {reason:?}"));
+    }
+    if let Some(left) = holder.remaining {
+        text.push_str(&format!(", lease good for {left:.1?}"));
+    }
+    text
+}
+
+/// Measures an acquire; what is not finished was cancelled.
+struct Meter<'a> {
+    core: &'a Core,
+    mode: Mode,
+    started: Moment,
+    outcome: &'static str,
+}
+
+impl Meter<'_> {
+    fn finish(mut self, error: Option<&Error>) {
+        self.outcome = match error.map(Error::kind) {
+            None => "acquired",
+            Some(ErrorKind::Held) => "held",
+            Some(ErrorKind::Timeout) => "timeout",
+            Some(ErrorKind::Deadlock | ErrorKind::AlreadyHeldHere) => "deadlock",
+            Some(_) => "error",
+        };
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        let waited = self.core.now().since(self.started);
+        self.core.telemetry.acquired(self.mode, waited, self.outcome);
+    }
+}
+
+/// Counts one waiter while it exists.
+struct Waiting<'a> {
+    core: &'a Core,
+    mode: Mode,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(core: &'a Core, mode: Mode) -> Self {
+        core.telemetry.waiting(mode, 1.0);
+        Self { core, mode }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.core.telemetry.waiting(self.mode, -1.0);
+    }
+}

@@ -1,0 +1,171 @@
+//! [`Core`]: what client, guards and keeper have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::lease::Lease;
+use super::registry::Registry;
+use super::telemetry::Telemetry;
+use crate::clock::{Clock, Moment};
+use crate::entropy::Entropy;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::loss::Loss;
+use crate::store::{Bind, Released, Renewal, Renewed, Store};
+
+/// No request takes longer than this; then its outcome is unknown and it is asked again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Renewals are given less, so that there is time for another.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a clean-up is tried at most.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) registry: Registry,
+    pub(crate) telemetry: Telemetry,
+    /// The runtime whose timers are used, so that futures of the client run on any executor.
+    pub(crate) timers: Handle,
+}
+
+impl Core {
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    pub(crate) fn sleep(&self, duration: Duration) -> tokio::time::Sleep {
+        let _entered = self.timers.enter();
+        tokio::time::sleep(duration)
+    }
+
+    /// Sends one request to the store. No answer in time is an answer: unknown.
+    pub(crate) async fn request<T>(
+        &self,
+        operation: Operation,
+        limit: Duration,
+        request: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let sent = self.now();
+        let limit = limit.min(REQUEST_TIMEOUT);
+        let sleep = self.sleep(limit);
+        let answer = tokio::select! {
+            biased;
+            answer = request => answer,
+            () = sleep => Err(Error::new(
+                ErrorKind::Unavailable,
+                operation,
+                format!("the store did not answer within {limit:?}"),
+            )),
+        };
+        let store = self.store.capability().store;
+        self.telemetry.request(operation, answer.as_ref().err(), self.now().since(sent));
+        answer.map_err(|error| error.at(store))
+    }
+
+    /// Renews leases that are marked as being renewed, and writes down what the store answered.
+    pub(crate) async fn renew(&self, leases: Vec<Arc<Lease>>) {
+        let renewals: Vec<_> = leases
+            .iter()
+            .map(|lease| Renewal {
+                name: lease.name.clone(),
+                lease: lease.id,
+                ttl: lease.with(|tenure| tenure.ttl()),
+                bind: Bind::Keep,
+            })
+            .collect();
+        let shortest = renewals.iter().map(|renewal| renewal.ttl).min().unwrap_or_default();
+        let limit = (shortest / 6).min(RENEWAL_TIMEOUT);
+        let sent = self.now();
+        let answer = self.request(Operation::Renew, limit, self.store.renew(&renewals)).await;
+        let now = self.now();
+        match answer {
+            Ok(answers) => {
+                for ((lease, renewal), answer) in leases.iter().zip(&renewals).zip(&answers) {
+                    self.note_renewal(lease, answer, renewal.ttl, sent, now);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(target: "sprag::renew", %error, leases = leases.len(), "renewal failed");
+                for lease in &leases {
+                    lease.with(|tenure| tenure.renewal_failed(now));
+                }
+            }
+        }
+        for lease in &leases {
+            lease.renewal_is_over();
+            self.registry.reschedule(lease);
+        }
+    }
+
+    /// Renews one lease now, with another TTL or binding, after any renewal that is under way.
+    pub(crate) async fn extend(&self, lease: &Lease, ttl: Duration, bind: Bind) -> Result<Renewed> {
+        lease.until(|tenure| tenure.begin_extension().then_some(())).await;
+        let claim = RenewalClaim { core: self, lease };
+        let renewal = Renewal { name: lease.name.clone(), lease: lease.id, ttl, bind };
+        let sent = self.now();
+        let request = self.store.renew(std::slice::from_ref(&renewal));
+        let answers = self.request(Operation::Renew, RENEWAL_TIMEOUT, request).await;
+        let answer = answers.map_err(|error| error.on(&lease.name))?.into_iter().next();
+        let answer = answer.unwrap_or(Renewed::Lost(Loss::StateLost));
+        self.note_renewal(lease, &answer, ttl, sent, self.now());
+        drop(claim);
+        Ok(answer)
+    }
+
+    pub(crate) fn note_renewal(
+        &self,
+        lease: &Lease,
+        answer: &Renewed,
+        ttl: Duration,
+        sent: Moment,
+        now: Moment,
+    ) {
+        let before = lease.with(|tenure| tenure.deadline());
+        lease.with(|tenure| tenure.renewed(answer, ttl, sent, now));
+        match answer {
+            Renewed::Held(_) => self.telemetry.renewed(before.since(now)),
+            Renewed::Lost(loss) => self.telemetry.renewal_refused(loss),
+            Renewed::Waiting => {}
+        }
+        // The asker looks for the grant, or for what became of its place.
+        lease.nudge.notify_one();
+    }
+
+    /// Releases by lease id until the store has answered, or until the lease is over anyway.
+    pub(crate) async fn release(&self, lease: &Lease) -> Result<Released> {
+        let give_up = self.now().plus(lease.with(|tenure| tenure.ttl()).min(CLEAN_UP_LIMIT));
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let request = self.store.release(&lease.name, lease.id);
+            let answer = self.request(Operation::Release, RENEWAL_TIMEOUT, request).await;
+            match answer {
+                Ok(released) => return Ok(released),
+                Err(error) if !error.is_retryable() || self.now().plus(pause) >= give_up => {
+                    return Err(error.on(&lease.name));
+                }
+                Err(_) => {
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+            }
+        }
+    }
+}
+
+/// The right to renew a lease; given back when the renewal is answered, fails or is cancelled.
+struct RenewalClaim<'a> {
+    core: &'a Core,
+    lease: &'a Lease,
+}
+
+impl Drop for RenewalClaim<'_> {
+    fn drop(&mut self) {
+        self.lease.with(|tenure| tenure.renewal_over());
+        self.lease.renewal_is_over();
+        self.core.registry.reschedule(self.lease);
+    }
+}

@@ -1,0 +1,407 @@
+//! [`LockGuard`]: the owner of a grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Inner;
+use super::core::Core;
+use super::keeper::Order;
+use super::lease::Lease;
+use super::tenure::Phase;
+use super::ticket::Ticket;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::fence::Fence;
+use crate::id::LeaseId;
+use crate::loss::Loss;
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::store::{self, Bind, Conversion, Converted, Renewed};
+
+/// What a guard knows about its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// Held.
+    Held,
+    /// Held, but the last renewal failed: it is lost unless the next succeeds in time.
+    Suspect,
+    /// Not held any more.
+    Lost(Loss),
+}
+
+/// What a release found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lock was held until now.
+    Freed,
+    /// The lock was lost before; what was done under it since may have been done by two.
+    AlreadyLost(Loss),
+}
+
+/// Owns a lock until it is released or dropped.
+///
+/// `release().await` is the real release and tells whether the lock was held to the end. Dropping
+/// the guard hands the release to the client's thread: it works anywhere, in a panic or without a
+/// runtime, and is usually done within one round trip.
+///
+/// `mem::forget` leaks the lock: it is renewed until `max_hold`, or for ever.
+#[derive(Debug)]
+#[must_use = "a guard that is not kept releases the lock at once"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    inner: Arc<Inner>,
+    lease: Arc<Lease>,
+    /// Nothing is left to be released.
+    settled: bool,
+}
+
+impl LockGuard {
+    pub(super) fn new(inner: Arc<Inner>, lease: Arc<Lease>) -> Self {
+        Self { inner, lease, settled: false }
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner.core
+    }
+
+    /// The lock.
+    pub fn name(&self) -> &LockName {
+        &self.lease.name
+    }
+
+    /// The lease id: whoever knows it may release the lock.
+    pub fn lease(&self) -> LeaseId {
+        self.lease.id
+    }
+
+    /// The fence of the grant: pass it to the protected resource with each write. An upgrade
+    /// takes a new one.
+    pub fn fence(&self) -> Fence {
+        self.lease.with(|tenure| tenure.grant()).map_or(Fence::ZERO, |grant| grant.fence)
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.lease.with(|tenure| tenure.grant()).map_or(self.lease.mode, |grant| grant.mode)
+    }
+
+    /// The length of the lease.
+    pub fn ttl(&self) -> Duration {
+        self.lease.with(|tenure| tenure.ttl())
+    }
+
+    /// When the lease ends if it is not renewed any more, on the client's clock. Before that the
+    /// store gives the lock to nobody else.
+    pub fn valid_until(&self) -> Moment {
+        self.lease.with(|tenure| tenure.deadline())
+    }
+
+    /// What is known now.
+    pub fn state(&self) -> LockState {
+        match self.lease.check(self.core().now()) {
+            Err(loss) => LockState::Lost(loss),
+            Ok(_) if self.lease.with(|tenure| tenure.is_suspect()) => LockState::Suspect,
+            Ok(_) => LockState::Held,
+        }
+    }
+
+    /// Whether the lock is held and its lease is good at this moment.
+    pub fn is_valid(&self) -> bool {
+        self.lease.check(self.core().now()).is_ok()
+    }
+
+    /// Checks that the lock is held and its lease is good at this moment. Ask before each step
+    /// that must not be done by two; it costs a look at the clock.
+    ///
+    /// # Errors
+    ///
+    /// Lost, with the reason.
+    pub fn ensure_valid(&self) -> Result<()> {
+        self.lease.check(self.core().now()).map(|_| ()).map_err(|loss| self.lost_error(loss))
+    }
+
+    /// How long the lease is good without another renewal; zero if it is lost.
+    pub fn time_remaining(&self) -> Duration {
+        self.lease.check(self.core().now()).unwrap_or_default()
+    }
+
+    /// Resolves when the lock is lost, no later than its lease ends; with
+    /// [`Loss::Released`] when it is released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
+        let lease = Arc::clone(&self.lease);
+        async move { lease.ended().await }
+    }
+
+    /// Runs `work` and stops it when the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// Lost if the lock was lost before `work` was done. What it did until then stays done.
+    ///
+    /// # Cancel safety
+    ///
+    /// As cancel safe as `work`; the guard is kept.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::sync::Arc;
+    /// # use sprag_core::{Client, MemoryStore};
+    /// # let locks = Client::new(Arc::new(MemoryStore::new()));
+    /// let guard = locks.lock("report").acquire().await?;
+    /// let pages = guard.run(async { 3 }).await?;
+    /// assert_eq!(pages, 3);
+    /// # Ok::<(), sprag_core::Error>(()) }).unwrap();
+    /// ```
+    pub async fn run<F: Future + Send>(&self, work: F) -> Result<F::Output>
+    where
+        F::Output: Send,
+    {
+        self.ensure_valid()?;
+        tokio::select! {
+            biased;
+            loss = self.lost() => Err(self.lost_error(loss)),
+            done = work => {
+                // A lease that ended while the last step ran is a loss as well.
+                self.ensure_valid()?;
+                Ok(done)
+            }
+        }
+    }
+
+    /// Makes the lease last `ttl` from now on, and be renewed to that length.
+    ///
+    /// It sets, it does not add. It never brings a lost lock back, and a failed extension leaves
+    /// the lease as good as it was.
+    ///
+    /// # Errors
+    ///
+    /// Lost; bad input for a TTL out of range; unavailable if the store does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the lease is extended or not, and valid as before at least.
+    pub async fn extend(&mut self, ttl: Duration) -> Result<()> {
+        self.ensure_valid()?;
+        let able = self.core().store.capability();
+        let (min, max) = (able.min_ttl, able.max_ttl);
+        if ttl < min || ttl > max {
+            let message = format!("a TTL of {ttl:?} is not between {min:?} and {max:?}");
+            return Err(Error::bad_input(Operation::Renew, message).on(self.name()));
+        }
+        self.renew(ttl, Bind::Keep).await
+    }
+
+    async fn renew(&self, ttl: Duration, bind: Bind) -> Result<()> {
+        match self.core().extend(&self.lease, ttl, bind).await? {
+            Renewed::Lost(loss) => Err(self.lost_error(loss)),
+            Renewed::Held(_) | Renewed::Waiting => self.ensure_valid(),
+        }
+    }
+
+    /// Waits until the other readers have left, and becomes exclusive with a new fence. Only a
+    /// lock acquired as upgradable may wait; new readers are kept out meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Deadlock for a shared lock that is not the only reader; lost; unsupported.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the guard keeps what it has, and other readers are let in again.
+    pub async fn upgrade(&mut self) -> Result<()> {
+        let wish = Wish { guard: self, withdrawn: false };
+        loop {
+            if wish.guard.convert(Mode::Exclusive, true).await? {
+                wish.came_true();
+                return Ok(());
+            }
+            let core = wish.guard.core();
+            let lease = &wish.guard.lease;
+            tokio::select! {
+                biased;
+                loss = lease.ended() => return Err(wish.guard.lost_error(loss)),
+                () = core.store.changed(&lease.name, lease.id) => {}
+                () = core.sleep(Duration::from_millis(250)) => {}
+            }
+        }
+    }
+
+    /// Becomes exclusive now, with a new fence, if there is no other reader.
+    ///
+    /// # Errors
+    ///
+    /// Lost; unsupported; unavailable if the store does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is upgraded or not; [`LockGuard::mode`] tells after the next renewal.
+    pub async fn try_upgrade(&mut self) -> Result<bool> {
+        match self.convert(Mode::Exclusive, false).await {
+            Ok(upgraded) => Ok(upgraded),
+            Err(error) if error.is_deadlock() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Turns an exclusive lock into an upgradable or shared one, or an upgradable one into a
+    /// shared one, and lets waiting readers in. The fence stays.
+    ///
+    /// # Errors
+    ///
+    /// Bad input for any other step; lost; unavailable if the store does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::try_upgrade`].
+    pub async fn downgrade(&mut self, to: Mode) -> Result<()> {
+        if to == Mode::Exclusive {
+            let message = "exclusive is not a step down; use upgrade";
+            return Err(Error::bad_input(Operation::Convert, message).on(self.name()));
+        }
+        self.convert(to, false).await.map(|_| ())
+    }
+
+    /// `Ok(true)` if converted, `Ok(false)` if it waits.
+    async fn convert(&self, to: Mode, queue: bool) -> Result<bool> {
+        self.ensure_valid()?;
+        let conversion = Conversion { name: self.name().clone(), lease: self.lease.id, to, queue };
+        let request = self.core().store.convert(&conversion);
+        let answer = self.core().request(Operation::Convert, self.ttl(), request).await;
+        match answer.map_err(|error| error.on(self.name()))? {
+            Converted::Done(grant) => {
+                self.lease.with(|tenure| tenure.converted(grant));
+                self.ensure_valid().map(|()| true)
+            }
+            Converted::Waiting => Ok(false),
+            Converted::Blocked => {
+                let message = "other readers hold it too; if each waited for the others to leave, \
+                               all would wait for ever: acquire it as upgradable";
+                Err(Error::new(ErrorKind::Deadlock, Operation::Convert, message).on(self.name()))
+            }
+            Converted::Lost(loss) => {
+                self.lease.with(|tenure| tenure.lose(loss.clone()));
+                Err(self.lost_error(loss))
+            }
+        }
+    }
+
+    /// Releases the lock and tells whether it was held to the end.
+    ///
+    /// Never frees a successor's lock: the store compares the lease id.
+    ///
+    /// # Errors
+    ///
+    /// Unavailable if the store does not answer; the client goes on trying until the TTL ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a future dropped half-way leaves the release to the client's thread.
+    pub async fn release(mut self) -> Result<Released> {
+        let before = self.lease.check(self.core().now()).err();
+        self.end(before.as_ref());
+        let answer = self.core().release(&self.lease).await?;
+        self.settle();
+        Ok(match (before, answer) {
+            (Some(loss), _) => Released::AlreadyLost(loss),
+            (None, store::Released::Freed) => Released::Freed,
+            // It was good until its deadline by our clock, so it was taken away on purpose, or
+            // an earlier release of ours had got through.
+            (None, store::Released::AlreadyGone(Loss::Released)) => Released::Freed,
+            (None, store::Released::AlreadyGone(loss)) => Released::AlreadyLost(loss),
+        })
+    }
+
+    /// Turns the guard into a ticket for another process. The lease is renewed once, and from
+    /// then on lives by its TTL until it is adopted.
+    ///
+    /// # Errors
+    ///
+    /// Lost; unsupported on a store without detached leases; unavailable. The lock is then
+    /// released, as if the guard had been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// A future dropped half-way releases the lock.
+    pub async fn into_ticket(mut self) -> Result<Ticket> {
+        if !self.core().store.capability().detached {
+            let message = "this store has no detached leases";
+            return Err(Error::new(ErrorKind::Unsupported, Operation::Renew, message)
+                .on(self.name())
+                .at(self.core().telemetry.store));
+        }
+        self.renew(self.ttl(), Bind::Detach).await?;
+        let (name, lease) = (self.name().clone(), self.lease.id);
+        let ticket = Ticket::new(name, lease, self.mode(), self.fence(), self.ttl());
+        self.end(None);
+        self.settle();
+        Ok(ticket)
+    }
+
+    fn lost_error(&self, loss: Loss) -> Error {
+        Error::lost(loss).on(self.name()).at(self.core().telemetry.store)
+    }
+
+    /// No more renewals, and the lock does not count as held here any more.
+    fn end(&mut self, lost: Option<&Loss>) {
+        let core = &self.inner.core;
+        let already = self.lease.with(|tenure| {
+            let already = *tenure.phase() == Phase::Ended;
+            tenure.end();
+            already
+        });
+        if already {
+            return;
+        }
+        let held = core.now().since(self.lease.with(|tenure| tenure.held_since()));
+        let end = match lost {
+            None => "released",
+            Some(Loss::Expired | Loss::Unreachable) => "expired",
+            Some(Loss::Broken { .. }) => "broken",
+            Some(_) => "lost",
+        };
+        core.telemetry.ended(self.lease.mode, held, end);
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        self.inner.core.registry.remove(self.lease.id);
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        // A forked child only has a copy: the lock is the parent's.
+        if self.settled || !self.lease.is_own_process() {
+            return;
+        }
+        let lost = self.lease.check(self.core().now()).err();
+        self.end(lost.as_ref());
+        self.inner.order(Order::Release(Arc::clone(&self.lease)));
+    }
+}
+
+/// The wish to be upgraded; dropping it takes it back.
+struct Wish<'a> {
+    guard: &'a LockGuard,
+    withdrawn: bool,
+}
+
+impl Wish<'_> {
+    fn came_true(mut self) {
+        self.withdrawn = true;
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        if !self.withdrawn {
+            self.guard.inner.order(Order::Withdraw(Arc::clone(&self.guard.lease)));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! [`Keeper`]: renews what is held, cleans up what was dropped. Lives on the client's own thread,
+//! so that a blocked or ended runtime of the user loses no lock and leaks none.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::core::Core;
+use super::lease::Lease;
+use super::tenure::Phase;
+use crate::clock::Moment;
+use crate::loss::Loss;
+
+/// While anything is held the keeper looks at the clock this often: its timers stand still
+/// during suspend, the clock does not.
+const TICK: Duration = Duration::from_secs(1);
+/// How long the keeper goes on cleaning up after the last handle is gone.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What the keeper is asked to do.
+pub(crate) enum Order {
+    /// Release by lease id, whatever state it is in.
+    Release(Arc<Lease>),
+    /// Stop waiting for an upgrade.
+    Withdraw(Arc<Lease>),
+    /// Tell when everything ordered so far is done.
+    Flush(Flush),
+}
+
+/// Somebody who waits for the keeper to be done; told by being dropped.
+pub(crate) struct Flush(#[expect(dead_code, reason = "kept only to be dropped")] Box<dyn Send>);
+
+impl Flush {
+    pub(crate) fn new(sender: impl Send + 'static) -> Self {
+        Self(Box::new(sender))
+    }
+}
+
+/// The client's own worker, as a future. [`Client::new`](super::Client::new) runs it on a thread;
+/// a simulation runs it wherever it likes, see [`ClientBuilder::drive`](super::ClientBuilder::drive).
+pub struct Keeper {
+    pub(super) core: Arc<Core>,
+    pub(super) orders: UnboundedReceiver<Order>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+type Work = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
+
+enum Done {
+    Renewed,
+    CleanedUp,
+}
+
+impl Keeper {
+    /// Works until the last handle of the client is gone and everything is cleaned up.
+    pub async fn run(mut self) {
+        let mut work = Work::new();
+        let mut cleaning = 0_usize;
+        let mut flushes: Vec<Flush> = Vec::new();
+        loop {
+            // Renewals first, ahead of everything.
+            self.renew_due(&work);
+            let now = self.core.now();
+            let planned = self.plan(now);
+            tokio::select! {
+                biased;
+                Some(done) = work.next(), if !work.is_empty() => {
+                    if matches!(done, Done::CleanedUp) { cleaning -= 1; }
+                }
+                order = self.orders.recv() => match order {
+                    Some(Order::Flush(flush)) => flushes.push(flush),
+                    Some(Order::Release(lease)) => {
+                        cleaning += 1;
+                        work.push(clean_up(Arc::clone(&self.core), lease));
+                    }
+                    Some(Order::Withdraw(lease)) => {
+                        cleaning += 1;
+                        work.push(withdraw(Arc::clone(&self.core), lease));
+                    }
+                    None => break,
+                },
+                () = self.core.registry.woken_before(planned) => {}
+                () = self.core.sleep(planned.since(now)) => {}
+            }
+            if cleaning == 0 {
+                flushes.clear();
+            }
+        }
+        let limit = self.core.sleep(LAST_WORDS);
+        tokio::select! {
+            biased;
+            () = async { while work.next().await.is_some() {} } => {}
+            () = limit => {}
+        }
+    }
+
+    fn plan(&self, now: Moment) -> Moment {
+        let earliest = self.core.registry.earliest();
+        if earliest == Moment::NEVER {
+            now.plus(Duration::from_secs(3600))
+        } else {
+            earliest.min(now.plus(TICK))
+        }
+    }
+
+    /// Starts one batch for everything that is due now, and a little ahead to save a request.
+    fn renew_due(&self, work: &Work) {
+        let now = self.core.now();
+        if self.core.registry.earliest() > now {
+            return;
+        }
+        let ahead = |lease: &Arc<Lease>| lease.with(|tenure| tenure.ttl()) / 12;
+        let mut due = self.core.registry.take_due(now);
+        let slack = due.iter().map(ahead).min().unwrap_or_default();
+        due.extend(self.core.registry.take_due(now.plus(slack)));
+        let (batch, others): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|lease| lease.with(|tenure| tenure.begin_renewal(now)));
+        for lease in others {
+            // Not to be renewed any more: its time is up, or it only wants to be looked at.
+            let asking = lease.with(|tenure| *tenure.phase() == Phase::Asking);
+            if !asking
+                && let Err(loss) = lease.check(now)
+                && loss != Loss::Released
+            {
+                self.core.telemetry.lost(&loss);
+                tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
+            } else {
+                self.core.registry.reschedule(&lease);
+            }
+        }
+        if !batch.is_empty() {
+            let core = Arc::clone(&self.core);
+            work.push(Box::pin(async move {
+                core.renew(batch).await;
+                Done::Renewed
+            }));
+        }
+    }
+}
+
+fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = Done> + Send>> {
+    Box::pin(async move {
+        lease.with(|tenure| tenure.end());
+        match core.release(&lease).await {
+            Ok(_) => core.registry.remove(lease.id),
+            // Stays in the registry, to be reported at shutdown; the store's TTL frees it.
+            Err(error) => {
+                tracing::warn!(target: "sprag::release", lock = %lease.name, %error, "not released");
+            }
+        }
+        Done::CleanedUp
+    })
+}
+
+fn withdraw(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = Done> + Send>> {
+    Box::pin(async move {
+        if let Err(error) = core.store.withdraw(&lease.name, lease.id).await {
+            tracing::warn!(target: "sprag::release", lock = %lease.name, %error, "not withdrawn");
+        }
+        Done::CleanedUp
+    })
+}

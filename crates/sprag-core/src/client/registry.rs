@@ -1,0 +1,123 @@
+//! [`Registry`]: every lease of a client, and when the keeper has to look at it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::lease::Lease;
+use super::tenure::Phase;
+use crate::clock::Moment;
+use crate::id::LeaseId;
+
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    inner: Mutex<Inner>,
+    /// When the keeper will wake up by itself, in milliseconds. Whoever has something earlier
+    /// wakes it; most acquires do not.
+    planned: AtomicU64,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    leases: HashMap<LeaseId, Entry>,
+    schedule: BTreeSet<(Moment, LeaseId)>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    lease: Arc<Lease>,
+    due: Moment,
+}
+
+impl Registry {
+    /// Adds a lease; `false` if the client was shut down.
+    pub(crate) fn insert(&self, lease: &Arc<Lease>) -> bool {
+        let mut inner = self.lock();
+        if !inner.closed {
+            let entry = Entry { lease: Arc::clone(lease), due: Moment::NEVER };
+            inner.leases.insert(lease.id, entry);
+        }
+        !inner.closed
+    }
+
+    pub(crate) fn remove(&self, id: LeaseId) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.leases.remove(&id) {
+            inner.schedule.remove(&(entry.due, id));
+        }
+    }
+
+    /// Whether the lease is one of this client's and held right now.
+    pub(crate) fn is_holding(&self, id: LeaseId) -> bool {
+        let lease = self.lock().leases.get(&id).map(|entry| Arc::clone(&entry.lease));
+        lease.is_some_and(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
+    }
+
+    /// Takes note of when the lease wants to be looked at.
+    pub(crate) fn reschedule(&self, lease: &Lease) {
+        let due = lease.with(|tenure| tenure.due());
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let Some(entry) = inner.leases.get_mut(&lease.id) else { return };
+        inner.schedule.remove(&(entry.due, lease.id));
+        entry.due = due;
+        if due < Moment::NEVER {
+            inner.schedule.insert((due, lease.id));
+        }
+        drop(guard);
+        if due.as_millis() < self.planned.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The leases due until `horizon`; they are off the schedule until they are put back.
+    pub(crate) fn take_due(&self, horizon: Moment) -> Vec<Arc<Lease>> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let mut due = Vec::new();
+        while let Some(&(moment, id)) = inner.schedule.first()
+            && moment <= horizon
+        {
+            inner.schedule.pop_first();
+            if let Some(entry) = inner.leases.get_mut(&id) {
+                entry.due = Moment::NEVER;
+                due.push(Arc::clone(&entry.lease));
+            }
+        }
+        due
+    }
+
+    /// The earliest moment on the schedule.
+    pub(crate) fn earliest(&self) -> Moment {
+        self.lock().schedule.first().map_or(Moment::NEVER, |(moment, _)| *moment)
+    }
+
+    /// Tells until when the keeper is going to sleep; waits for somebody who is earlier.
+    pub(crate) async fn woken_before(&self, planned: Moment) {
+        self.planned.store(planned.as_millis(), Ordering::SeqCst);
+        // Somebody may have come between the look at the schedule and the plan.
+        if self.earliest() < planned {
+            return;
+        }
+        self.wake.notified().await;
+    }
+
+    /// Refuses further leases and gives out all there are.
+    pub(crate) fn close(&self) -> Vec<Arc<Lease>> {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.leases.values().map(|entry| Arc::clone(&entry.lease)).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().leases.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,394 @@
+//! [`Tenure`]: what one lease believes about itself. Pure: time comes in with each call.
+//!
+//! ```text
+//!   Asking --granted--> Holding --deadline, or the store says so--> Lost
+//!                          `------------release-----------------> Ended
+//! ```
+//!
+//! Two rules keep it from believing too much. The lease is good for a TTL from the moment its
+//! request was *sent*, which is before the store began to count. And Lost is final: an answer
+//! that comes after the deadline revives nothing, because the user may have been told.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::loss::Loss;
+use crate::mutant::mutant;
+use crate::store::{Grant, Renewed};
+
+/// The difference in clock speed that validity allows for, and the least that makes sense.
+const MARGIN_PERCENT: u32 = 1;
+const MIN_MARGIN: Duration = Duration::from_millis(5);
+
+/// How much earlier than the store a holder considers its lease to be over.
+pub fn margin(ttl: Duration) -> Duration {
+    (ttl / 100 * MARGIN_PERCENT).max(MIN_MARGIN)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Asking,
+    Holding,
+    Lost(Loss),
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    phase: Phase,
+    ttl: Duration,
+    /// Whether it is renewed by itself while it is held. Waiters always are.
+    auto_renew: bool,
+    max_hold: Option<Duration>,
+    held_since: Moment,
+    /// The store counts the current TTL from this moment or from a later one.
+    anchor: Option<Moment>,
+    /// Whether the store has answered that the lease waits.
+    queued: bool,
+    /// When to try again after a failed renewal.
+    retry_at: Option<Moment>,
+    /// A renewal or extension is under way; a second one could overtake it.
+    renewing: bool,
+    grant: Option<Grant>,
+}
+
+impl Tenure {
+    pub(crate) fn new(ttl: Duration, auto_renew: bool, max_hold: Option<Duration>) -> Self {
+        Self {
+            phase: Phase::Asking,
+            ttl,
+            auto_renew,
+            max_hold,
+            held_since: Moment::START,
+            anchor: None,
+            queued: false,
+            retry_at: None,
+            renewing: false,
+            grant: None,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        self.grant
+    }
+
+    pub(crate) fn held_since(&self) -> Moment {
+        self.held_since
+    }
+
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.phase == Phase::Holding && self.retry_at.is_some()
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.anchor.unwrap_or(Moment::START).plus(self.ttl).minus(margin(self.ttl))
+    }
+
+    // ---- asking -----------------------------------------------------------------------------
+
+    /// A request is about to be sent. Only the first counts: if its answer is lost it may still
+    /// be the one that is applied.
+    pub(crate) fn asked(&mut self, sent: Moment) {
+        self.anchor.get_or_insert(sent);
+    }
+
+    /// The store answered a request sent at `sent` with "not yet": if the lock is granted, then
+    /// after that.
+    pub(crate) fn not_granted(&mut self, sent: Moment, queued: bool) {
+        self.anchor = self.anchor.max(Some(sent));
+        self.queued = queued;
+    }
+
+    /// The store has granted the lock; the lease is not entered yet.
+    pub(crate) fn offered(&mut self, grant: Grant, replied: Moment) {
+        self.grant = Some(grant);
+        if mutant!("deadline_from_reply") {
+            self.anchor = Some(replied);
+        }
+    }
+
+    /// Whether so much of the TTL may be gone that it is better to renew before entering.
+    pub(crate) fn wants_confirmation(&self, now: Moment) -> bool {
+        self.anchor.is_none_or(|anchor| now.since(anchor) > self.ttl / 10)
+    }
+
+    /// Enters the lock, if it was granted and is still good.
+    pub(crate) fn enter(&mut self, now: Moment) -> Option<Grant> {
+        if self.phase != Phase::Asking || now >= self.deadline() {
+            return None;
+        }
+        let grant = self.grant?;
+        self.phase = Phase::Holding;
+        self.held_since = now;
+        Some(grant)
+    }
+
+    // ---- holding ----------------------------------------------------------------------------
+
+    /// What is left of the lease, or why it is lost. Passing the deadline makes it so.
+    pub(crate) fn check(&mut self, now: Moment) -> Result<Duration, Loss> {
+        if self.phase == Phase::Holding {
+            if now >= self.deadline() {
+                let unreachable = self.retry_at.is_some();
+                self.lose(if unreachable { Loss::Unreachable } else { Loss::Expired });
+            } else if now >= self.last_moment() {
+                self.lose(Loss::MaxHold);
+            }
+        }
+        match &self.phase {
+            Phase::Holding => Ok(self.deadline().since(now)),
+            Phase::Lost(loss) => Err(loss.clone()),
+            Phase::Asking | Phase::Ended => Err(Loss::Released),
+        }
+    }
+
+    /// Takes the lease away; the first reason stays.
+    pub(crate) fn lose(&mut self, loss: Loss) {
+        if self.phase == Phase::Holding && !mutant!("lost_never_told") {
+            self.phase = Phase::Lost(loss);
+        }
+    }
+
+    /// Ends the lease by the owner's wish; a lease that was lost before stays lost.
+    pub(crate) fn end(&mut self) {
+        if matches!(self.phase, Phase::Asking | Phase::Holding) {
+            self.phase = Phase::Ended;
+        }
+    }
+
+    fn last_moment(&self) -> Moment {
+        self.max_hold.map_or(Moment::NEVER, |limit| self.held_since.plus(limit))
+    }
+
+    /// The lease is held in another mode from now on.
+    pub(crate) fn converted(&mut self, grant: Grant) {
+        self.grant = Some(grant);
+    }
+
+    // ---- renewing ---------------------------------------------------------------------------
+
+    /// When somebody has to look at this lease again.
+    pub(crate) fn due(&self) -> Moment {
+        let renew = match self.anchor {
+            _ if self.renewing => Moment::NEVER,
+            Some(anchor) => self.retry_at.unwrap_or(anchor.plus(self.ttl / 3)),
+            None => Moment::NEVER,
+        };
+        match self.phase {
+            Phase::Asking if self.queued => renew,
+            Phase::Holding if self.auto_renew => renew.min(self.deadline()).min(self.last_moment()),
+            Phase::Holding => self.deadline().min(self.last_moment()),
+            _ => Moment::NEVER,
+        }
+    }
+
+    /// Claims the right to renew, if a renewal is wanted at `now` and none is under way.
+    pub(crate) fn begin_renewal(&mut self, now: Moment) -> bool {
+        let wanted = match self.phase {
+            Phase::Asking => self.queued,
+            Phase::Holding => self.auto_renew && now < self.last_moment(),
+            _ => false,
+        };
+        let begin = wanted && !self.renewing && self.check_or_asking(now);
+        self.renewing |= begin;
+        begin
+    }
+
+    /// Claims the right to extend; `false` while a renewal is under way.
+    pub(crate) fn begin_extension(&mut self) -> bool {
+        let begin = !self.renewing;
+        self.renewing = true;
+        begin
+    }
+
+    fn check_or_asking(&mut self, now: Moment) -> bool {
+        self.phase == Phase::Asking || self.check(now).is_ok()
+    }
+
+    /// A renewal sent at `sent` with `ttl` was answered at `now`.
+    pub(crate) fn renewed(&mut self, answer: &Renewed, ttl: Duration, sent: Moment, now: Moment) {
+        self.renewing = false;
+        // Past its deadline the lease is lost, whatever the answer is.
+        if self.phase == Phase::Holding && self.check(now).is_err() {
+            return;
+        }
+        match (&self.phase, answer) {
+            (Phase::Asking | Phase::Holding, Renewed::Held(grant)) => {
+                self.grant = Some(*grant);
+                self.ttl = ttl;
+                self.anchor = self.anchor.max(Some(sent));
+                self.retry_at = None;
+            }
+            (Phase::Asking, Renewed::Waiting) => {
+                self.anchor = self.anchor.max(Some(sent));
+                self.retry_at = None;
+                self.grant = None;
+            }
+            (Phase::Holding, Renewed::Lost(loss)) => self.lose(loss.clone()),
+            (Phase::Holding, Renewed::Waiting) => self.lose(Loss::StateLost),
+            // A waiter that is gone finds out by asking again.
+            (Phase::Asking, Renewed::Lost(_)) => {
+                self.queued = false;
+                self.grant = None;
+            }
+            (Phase::Lost(_) | Phase::Ended, _) => {}
+        }
+    }
+
+    /// A renewal failed or was not answered. One failure is not a loss: the store may have
+    /// renewed the lease, and there is time to ask again.
+    pub(crate) fn renewal_failed(&mut self, now: Moment) {
+        self.renewing = false;
+        self.retry_at = Some(now.plus((self.ttl / 12).min(Duration::from_secs(1))));
+    }
+
+    /// A renewal is over, or was given up before it was answered: then nothing is known.
+    pub(crate) fn renewal_over(&mut self) {
+        self.renewing = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fence, Mode};
+
+    const TTL: Duration = Duration::from_secs(3);
+
+    fn at(millis: u64) -> Moment {
+        Moment::new(Duration::from_millis(millis))
+    }
+
+    fn grant() -> Grant {
+        Grant { fence: Fence::MAX, mode: Mode::Exclusive }
+    }
+
+    fn held_from(sent: u64, replied: u64) -> Tenure {
+        let mut tenure = Tenure::new(TTL, true, None);
+        tenure.asked(at(sent));
+        tenure.offered(grant(), at(replied));
+        assert_eq!(tenure.enter(at(replied)), Some(grant()));
+        tenure
+    }
+
+    #[test]
+    fn validity_counts_from_the_send_minus_the_margin() {
+        let mut tenure = held_from(100, 900);
+        assert_eq!(tenure.deadline(), at(3_070));
+        assert_eq!(tenure.check(at(3_069)), Ok(Duration::from_millis(1)));
+        assert_eq!(tenure.check(at(3_070)), Err(Loss::Expired));
+    }
+
+    #[test]
+    fn after_a_lost_reply_the_first_send_counts() {
+        let mut tenure = Tenure::new(TTL, true, None);
+        tenure.asked(at(0));
+        tenure.asked(at(500));
+        tenure.offered(grant(), at(600));
+        tenure.enter(at(600)).unwrap();
+        assert_eq!(tenure.deadline(), at(2_970));
+    }
+
+    #[test]
+    fn a_waiter_counts_from_the_last_request_that_was_answered_not_yet() {
+        let mut tenure = Tenure::new(TTL, true, None);
+        tenure.asked(at(0));
+        tenure.not_granted(at(0), true);
+        tenure.asked(at(800));
+        tenure.not_granted(at(800), true);
+        tenure.asked(at(1_000));
+        tenure.offered(grant(), at(1_010));
+        assert_eq!(tenure.deadline(), at(3_770));
+        assert!(!tenure.wants_confirmation(at(1_010)));
+        assert!(tenure.wants_confirmation(at(1_101)));
+    }
+
+    #[test]
+    fn an_offer_that_comes_too_late_is_not_entered() {
+        let mut tenure = Tenure::new(TTL, true, None);
+        tenure.asked(at(0));
+        tenure.offered(grant(), at(2_970));
+        assert_eq!(tenure.enter(at(2_970)), None);
+    }
+
+    #[test]
+    fn a_failed_renewal_makes_it_suspect_and_a_later_one_heals_it() {
+        let mut tenure = held_from(0, 0);
+        assert_eq!(tenure.due(), at(1_000));
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewal_failed(at(1_200));
+        assert!(tenure.is_suspect());
+        assert_eq!(tenure.due(), at(1_450));
+        assert!(tenure.begin_renewal(at(1_450)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(1_450), at(1_500));
+        assert!(!tenure.is_suspect());
+        assert_eq!(tenure.deadline(), at(4_420));
+    }
+
+    #[test]
+    fn failing_renewals_end_in_unreachable_at_the_deadline() {
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewal_failed(at(1_500));
+        assert_eq!(tenure.check(at(2_970)), Err(Loss::Unreachable));
+    }
+
+    #[test]
+    fn an_answer_after_the_deadline_revives_nothing() {
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_renewal(at(2_900)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(2_900), at(2_980));
+        assert_eq!(tenure.check(at(2_980)), Err(Loss::Expired));
+    }
+
+    #[test]
+    fn a_renewal_that_raced_the_release_is_no_loss() {
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.end();
+        tenure.renewed(&Renewed::Lost(Loss::Released), TTL, at(1_000), at(1_001));
+        assert_eq!(tenure.phase(), &Phase::Ended);
+        assert_eq!(tenure.due(), Moment::NEVER);
+    }
+
+    #[test]
+    fn only_one_renewal_is_under_way_at_a_time() {
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_renewal(at(1_000)));
+        assert!(!tenure.begin_renewal(at(1_001)));
+        assert!(!tenure.begin_extension());
+    }
+
+    #[test]
+    fn max_hold_ends_it_although_the_lease_is_good() {
+        let mut tenure = Tenure::new(TTL, true, Some(Duration::from_millis(1_500)));
+        tenure.asked(at(0));
+        tenure.offered(grant(), at(0));
+        tenure.enter(at(0)).unwrap();
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(1_000), at(1_000));
+        assert_eq!(tenure.due(), at(1_500));
+        assert_eq!(tenure.check(at(1_500)), Err(Loss::MaxHold));
+    }
+
+    #[test]
+    fn a_fixed_lease_is_not_renewed_but_its_waiting_is() {
+        let mut tenure = Tenure::new(TTL, false, None);
+        tenure.asked(at(0));
+        tenure.not_granted(at(0), true);
+        assert_eq!(tenure.due(), at(1_000));
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(1_000), at(1_010));
+        assert_eq!(tenure.enter(at(1_020)), Some(grant()));
+        assert_eq!(tenure.due(), at(3_970));
+        assert!(!tenure.begin_renewal(at(2_000)));
+    }
+}
