@@ -9,6 +9,8 @@
 //! used twice, so every wait and every hold seen in both existed all the time in between, and
 //! all of them together.
 
+#[cfg(test)]
+mod properties;
 mod search;
 #[cfg(test)]
 mod tests;
