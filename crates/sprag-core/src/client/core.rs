@@ -15,11 +15,11 @@ use crate::loss::Loss;
 use crate::store::{Bind, Released, Renewal, Renewed, Store};
 
 /// No request takes longer than this; then its outcome is unknown and it is asked again.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Renewals are given less, so that there is time for another.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a clean-up is tried at most.
-const CLEAN_UP_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const CLEAN_UP_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -135,9 +135,10 @@ impl Core {
         lease.nudge.notify_one();
     }
 
-    /// Releases by lease id until the store has answered, or until the lease is over anyway.
-    pub(crate) async fn release(&self, lease: &Lease) -> Result<Released> {
-        let give_up = self.now().plus(lease.with(|tenure| tenure.ttl()).min(CLEAN_UP_LIMIT));
+    /// Releases by lease id until the store has answered, or until the lease is over anyway,
+    /// but not for longer than `limit`.
+    pub(crate) async fn release(&self, lease: &Lease, limit: Duration) -> Result<Released> {
+        let give_up = self.now().plus(lease.with(|tenure| tenure.ttl()).min(limit));
         let mut pause = Duration::from_millis(20);
         loop {
             let request = self.store.release(&lease.name, lease.id);

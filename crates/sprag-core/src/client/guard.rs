@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Inner;
-use super::core::Core;
+use super::core::{Core, REQUEST_TIMEOUT};
 use super::keeper::Order;
 use super::lease::Lease;
 use super::tenure::Phase;
@@ -297,7 +297,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// Unavailable if the store does not answer; the client goes on trying until the TTL ends.
+    /// Unavailable if the store does not answer within 5 s; the client's thread goes on trying
+    /// until the TTL ends.
     ///
     /// # Cancel safety
     ///
@@ -305,7 +306,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<Released> {
         let before = self.lease.check(self.core().now()).err();
         self.end(before.as_ref());
-        let answer = self.core().release(&self.lease).await?;
+        let answer = self.core().release(&self.lease, REQUEST_TIMEOUT).await?;
         self.settle();
         Ok(match (before, answer) {
             (Some(loss), _) => Released::AlreadyLost(loss),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::core::Core;
+use super::core::{CLEAN_UP_LIMIT, Core};
 use super::lease::Lease;
 use super::tenure::Phase;
 use crate::clock::Moment;
@@ -136,6 +136,10 @@ impl Keeper {
                 self.core.registry.reschedule(&lease);
             }
         }
+        for lease in &batch {
+            // Its deadline may come before the answer does.
+            self.core.registry.reschedule(lease);
+        }
         if !batch.is_empty() {
             let core = Arc::clone(&self.core);
             work.push(Box::pin(async move {
@@ -149,7 +153,7 @@ impl Keeper {
 fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = Done> + Send>> {
     Box::pin(async move {
         lease.with(|tenure| tenure.end());
-        match core.release(&lease).await {
+        match core.release(&lease, CLEAN_UP_LIMIT).await {
             Ok(_) => core.registry.remove(lease.id),
             // Stays in the registry, to be reported at shutdown; the store's TTL frees it.
             Err(error) => {

@@ -22,6 +22,7 @@ mod telemetry;
 mod tenure;
 mod ticket;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +84,8 @@ struct Inner {
     allow_force: bool,
     /// The first half of the party of every task of this client.
     party_base: u128,
+    /// The process that made it: a forked child has a copy, and no keeper.
+    process: u32,
     /// Whether somebody else runs the keeper: then nobody may block to wait for it.
     driven: bool,
 }
@@ -174,6 +177,7 @@ impl ClientBuilder {
             holder: self.holder.unwrap_or_else(Holder::this_process),
             allow_force: self.allow_force,
             party_base: core.entropy.next_u128(),
+            process: std::process::id(),
             driven,
         };
         (Client { inner: Arc::new(inner) }, Keeper { core, orders: received })
@@ -309,7 +313,10 @@ impl Client {
     pub async fn shutdown(&self, timeout: Duration) -> Vec<LockName> {
         let core = &self.inner.core;
         for lease in core.registry.close() {
-            lease.with(|tenure| tenure.lose(Loss::ShutDown));
+            lease.with(|tenure| {
+                tenure.lose(Loss::ShutDown);
+                tenure.end();
+            });
             lease.nudge.notify_one();
             self.inner.order(Order::Release(lease));
         }
@@ -353,18 +360,13 @@ impl Client {
 
     /// The party of the running task, or of the running thread outside any task.
     fn current_party(&self) -> PartyId {
-        thread_local! {
-            static THREAD: std::thread::ThreadId = std::thread::current().id();
+        // Only compared for equality, and only while this process lives.
+        let mut hasher = DefaultHasher::new();
+        match tokio::task::try_id() {
+            Some(task) => task.hash(&mut hasher),
+            None => std::thread::current().id().hash(&mut hasher),
         }
-        let line = tokio::task::try_id().map_or_else(
-            || format!("{:?}", THREAD.with(Clone::clone)),
-            |task| format!("task {task}"),
-        );
-        // FNV-1a: spreads short texts well enough over the low half; the high half is the client's.
-        let hash = line.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        PartyId::from_u128(self.inner.party_base ^ u128::from(hash))
+        PartyId::from_u128(self.inner.party_base ^ u128::from(hasher.finish()))
     }
 }
 
@@ -377,7 +379,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.driven || self.core.registry.len() == 0 {
+        let forked = self.process != std::process::id();
+        if self.driven || forked || self.core.registry.len() == 0 {
             return;
         }
         let (tell, told) = std::sync::mpsc::channel::<()>();
