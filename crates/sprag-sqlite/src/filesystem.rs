@@ -1,0 +1,90 @@
+//! Refuses file systems that several machines see: their file locks and memory maps lie.
+
+use std::path::Path;
+
+use sprag_core::{ErrorKind, Result};
+
+use crate::error::{error, from_io};
+
+/// What is to be done with a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Local: file locks and shared memory work.
+    Fine,
+    /// Local or not, it does not say.
+    Unsure(&'static str),
+    /// Several machines may see it.
+    Shared(&'static str),
+}
+
+/// Judges a file system by the magic number that statfs gives.
+const fn judge(magic: u32) -> Verdict {
+    match magic {
+        0x6969 => Verdict::Shared("NFS"),
+        0x517B => Verdict::Shared("SMB"),
+        0xFF53_4D42 => Verdict::Shared("CIFS"),
+        0xFE53_4D42 => Verdict::Shared("SMB2"),
+        0x0102_1997 => Verdict::Shared("9p"),
+        0x5346_414F | 0x6B41_4653 => Verdict::Shared("AFS"),
+        0x00C3_6400 => Verdict::Shared("Ceph"),
+        0x0BD0_0BD0 => Verdict::Shared("Lustre"),
+        0x4750_4653 => Verdict::Shared("GPFS"),
+        0x1983_0326 => Verdict::Shared("BeeGFS"),
+        0xAAD7_AAEA => Verdict::Shared("PanFS"),
+        0x0116_1970 => Verdict::Shared("GFS2"),
+        0x7461_636F => Verdict::Shared("OCFS2"),
+        0x7375_7245 => Verdict::Shared("Coda"),
+        0x564C => Verdict::Shared("NCP"),
+        0x786F_4256 => Verdict::Shared("a VirtualBox shared folder"),
+        0xBACB_ACBC => Verdict::Shared("a VMware shared folder"),
+        0x7C7C_6673 => Verdict::Shared("a Parallels shared folder"),
+        // sshfs and s3fs, but also local ones such as NTFS and encrypted folders.
+        0x6573_5546 => Verdict::Unsure("FUSE"),
+        _ => Verdict::Fine,
+    }
+}
+
+/// Checks the file system that `directory` is on.
+pub(crate) fn check(directory: &Path) -> Result<()> {
+    let found = rustix::fs::statfs(directory)
+        .map_err(|errno| from_io("examine the file system of", directory, errno.into()))?;
+    // The field is signed on some machines and wider than the number on others.
+    let magic = u32::try_from(found.f_type & 0xFFFF_FFFF).unwrap_or(0);
+    let shown = directory.display();
+    match judge(magic) {
+        Verdict::Fine => Ok(()),
+        Verdict::Unsure(kind) => {
+            tracing::warn!(
+                directory = %shown,
+                "the state directory is on {kind}: locks are safe only if no other machine sees it"
+            );
+            Ok(())
+        }
+        Verdict::Shared(kind) => Err(error(
+            ErrorKind::Refused,
+            format!(
+                "{shown} is on {kind}, where file locks do not exclude other machines: use a \
+                 directory on a local disk, or a store made for several machines"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, judge};
+
+    #[test]
+    fn network_file_systems_are_refused_and_local_ones_are_not() {
+        for magic in [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997, 0x00C3_6400, 0x0BD0_0BD0] {
+            assert!(matches!(judge(magic), Verdict::Shared(_)), "{magic:x}");
+        }
+        assert_eq!(judge(0x6573_5546), Verdict::Unsure("FUSE"));
+        // ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs.
+        for magic in
+            [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0xF2F5_2010, 0x2FC1_2FC1]
+        {
+            assert_eq!(judge(magic), Verdict::Fine, "{magic:x}");
+        }
+    }
+}

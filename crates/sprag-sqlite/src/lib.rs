@@ -1,0 +1,36 @@
+//! The default store of sprag: locks between the processes of one machine, in one SQLite file.
+//!
+//! No server. A crashed holder is seen within milliseconds, waiters sleep until they are woken,
+//! and fences grow for ever. The file must be on a local file system.
+//!
+//! ```text
+//!   caller ── gate free ──> inline connection ──┐
+//!      └───── gate taken ─> worker thread ──────┤ under the gate: read, apply, write, commit
+//!                                               v
+//!   other processes <── datagram to the waiter ─┘      (session files: who is alive)
+//! ```
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `sprag.db` (`-wal`, `-shm`) | the records; a transaction decides every change |
+//! | `sprag.db.gate` | a file lock in front of every write: order and patience, not safety |
+//! | `sprag.db.sessions/<id>` | locked by a live process; free to lock means dead |
+//! | `sprag.db.sessions/<id>.sock` | where that process is woken |
+
+mod config;
+mod database;
+mod desk;
+mod error;
+mod filesystem;
+mod gate;
+mod maintenance;
+mod open;
+mod place;
+mod session;
+mod store;
+mod wake;
+mod watch;
+mod worker;
+
+pub use config::{SqliteConfig, default_path};
+pub use store::SqliteStore;

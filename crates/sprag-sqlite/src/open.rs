@@ -1,0 +1,110 @@
+//! Opening a store: whose file is it, which boot is it from, who else is here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sprag_core::{ErrorKind, LockName, Result};
+
+use crate::config::SqliteConfig;
+use crate::database::{Database, Identity};
+use crate::desk::{Desk, Shared};
+use crate::error::{busy, error, from_io};
+use crate::gate::Gate;
+use crate::place::Place;
+use crate::session::{Session, sweep};
+use crate::wake::Wakeups;
+
+/// The boot in which the records were written, in `meta`.
+const BOOT_ID: &str = "boot_id";
+/// Where the kernel tells its boot id.
+const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Opens the files that `config` names and starts a session.
+pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
+    let boot_id = match config.boot_id {
+        Some(boot_id) => boot_id,
+        None => kernel_boot_id()?,
+    };
+    let place = Place::prepare(&config.path)?;
+    let mut database = Database::connect(&place.database)?;
+    // Before anything is made beside it: somebody else's file is left alone.
+    database.identify()?;
+    let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
+    let session = {
+        // All inside the gate: two that open at once must agree on the schema, the boot and who
+        // was here first.
+        let entered = gate.enter_within(config.busy_timeout);
+        let entered = entered.map_err(|e| from_io("lock", &place.gate, e))?;
+        let _inside = entered.ok_or_else(|| busy(&place.database))?;
+        match database.identify()? {
+            Identity::Empty => database.initialize()?,
+            Identity::Sprag => database.use_log()?,
+        }
+        place.make_sessions()?;
+        let swept = sweep(&place.sessions);
+        let alive = swept.map_err(|e| from_io("read", &place.sessions, e))?;
+        start_boot(&mut database, &place, &boot_id, alive)?;
+        let session = Session::start(&place.sessions);
+        Arc::new(session.map_err(|e| from_io("create a session in", &place.sessions, e))?)
+    };
+    let wakeups = Wakeups::new(Arc::clone(&session));
+    let shared = Arc::new(Shared {
+        wakeups: wakeups.map_err(|e| from_io("make sockets for", &place.sessions, e))?,
+        place,
+        session,
+        clock: config.clock,
+        busy_timeout: config.busy_timeout,
+        max_free_records: config.max_free_records,
+        writes: 0.into(),
+        tidying: false.into(),
+        tidied: 0.into(),
+    });
+    shared.tidy_at_open(&database)?;
+    Ok((shared, Desk { database, gate }))
+}
+
+fn kernel_boot_id() -> Result<String> {
+    let path = Path::new(KERNEL_BOOT_ID);
+    let text = std::fs::read_to_string(path).map_err(|e| from_io("read", path, e))?;
+    Ok(text.trim().to_owned())
+}
+
+/// After a reboot nobody can hold anything: forgets holders and waiters, keeps fences.
+///
+/// Times in the records count from the boot, so they must go before anybody compares them.
+/// One transaction: after a crash in the middle the next to open does it again.
+fn start_boot(database: &mut Database, place: &Place, boot_id: &str, alive: usize) -> Result<()> {
+    let transaction = database.begin()?;
+    let stored: Option<String> = transaction.meta(BOOT_ID)?;
+    if stored.as_deref() == Some(boot_id) {
+        return Ok(());
+    }
+    if stored.is_some() && alive > 0 {
+        // No process survives a reboot. A container with a boot id of its own looks like this,
+        // and its clock may differ too.
+        let message = format!(
+            "{} is in use by processes that see another boot id than this one: do not share it \
+             with containers that have their own",
+            place.database.display()
+        );
+        return Err(error(ErrorKind::Refused, message));
+    }
+    let mut used = Vec::new();
+    transaction.scan("", None, false, |name, record| {
+        match record {
+            Ok(record) => used.push((LockName::new(name)?, record)),
+            Err(error) => tracing::warn!(%error, "a damaged record stays as it is"),
+        }
+        Ok(true)
+    })?;
+    for (name, mut record) in used {
+        let version = i64::try_from(record.version).ok();
+        record.holders.clear();
+        record.waiters.clear();
+        record.limit = None;
+        record.version += 1;
+        transaction.save(&name, version, &record)?;
+    }
+    transaction.set_meta(BOOT_ID, boot_id)?;
+    transaction.commit()
+}

@@ -1,0 +1,101 @@
+//! [`Place`]: the files of one store, and whether they are still the ones that were opened.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
+use sprag_core::{ErrorKind, Result};
+
+use crate::error::{error, from_io};
+use crate::filesystem;
+
+/// The files of one store.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) database: PathBuf,
+    pub(crate) log: PathBuf,
+    pub(crate) gate: PathBuf,
+    pub(crate) sessions: PathBuf,
+    /// Device and inode of the database.
+    identity: (u64, u64),
+}
+
+impl Place {
+    /// Makes the directory and an empty database file where they are missing, and touches
+    /// nothing else: the file may turn out to be somebody else's.
+    pub(crate) fn prepare(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|e| from_io("find", path, e))?;
+        let Some(directory) = path.parent() else {
+            let message = format!("{} is not a file: name a database file", path.display());
+            return Err(error(ErrorKind::Refused, message));
+        };
+        make_directory(directory)?;
+        filesystem::check(directory)?;
+        // Not with open: closing a file drops the locks that SQLite has on it through any other
+        // handle of this process.
+        match mknodat(CWD, &path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(from_io("create", &path, errno.into())),
+        }
+        // One database has one gate and one folder of sessions, by whichever link it is
+        // reached: two folders would mean that each side takes the other for dead.
+        let database = fs::canonicalize(&path).map_err(|e| from_io("find", &path, e))?;
+        let found = fs::metadata(&database).map_err(|e| from_io("examine", &database, e))?;
+        let shown = database.display();
+        if !found.is_file() {
+            let message = format!("{shown} is not a file: name a database file");
+            return Err(error(ErrorKind::Refused, message));
+        }
+        if found.nlink() > 1 {
+            let message = format!(
+                "{shown} has {} hard links, and SQLite keeps a log for each: remove the others",
+                found.nlink()
+            );
+            return Err(error(ErrorKind::Refused, message));
+        }
+        filesystem::check(&database)?;
+        let beside = |suffix: &str| {
+            let mut name = OsString::from(&database);
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        Ok(Self {
+            log: beside("-wal"),
+            gate: beside(".gate"),
+            sessions: beside(".sessions"),
+            identity: (found.dev(), found.ino()),
+            database,
+        })
+    }
+
+    /// Makes the folder of sessions.
+    pub(crate) fn make_sessions(&self) -> Result<()> {
+        make_directory(&self.sessions)
+    }
+
+    /// Whether the database is still the file that was opened. After `rm` or `mv` it is not, and
+    /// others may have made a new one: what we read and write then excludes nobody.
+    pub(crate) fn is_intact(&self) -> bool {
+        identity(&self.database).is_ok_and(|found| found == self.identity)
+    }
+
+    /// How long the log is by now, in bytes.
+    pub(crate) fn log_size(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |found| found.len())
+    }
+}
+
+/// Device and inode of what is at `path`.
+pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = rustix::fs::stat(path)?;
+    Ok((found.st_dev, found.st_ino))
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| from_io("create the directory", path, e))
+}

@@ -1,0 +1,379 @@
+//! [`SqliteStore`]: the contract of a store on top of one SQLite file.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use async_trait::async_trait;
+use sprag_core::record::{Applied, Command, Context, Outcome};
+use sprag_core::store::{
+    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
+    Request,
+};
+use sprag_core::{
+    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Operation, Result,
+    Store,
+};
+
+use crate::config::SqliteConfig;
+use crate::database::Database;
+use crate::desk::{Answers, Desk, MAX_WAITERS, Shared, Work};
+use crate::error::{STORE, from_io, gone};
+use crate::open;
+use crate::worker::Worker;
+
+/// How many locks a page of [`Store::list`] has by default, and at most.
+const PAGE: usize = 1000;
+/// How many leases are renewed before others get the gate.
+const RENEWED_AT_ONCE: usize = 256;
+/// How many commands are done on the caller's thread; about 20 us each.
+const INLINE: usize = 8;
+
+/// Locks between the processes of one machine, in a SQLite file.
+///
+/// Clones share one session. When the last clone is dropped, or the process ends in any other
+/// way, everything the session held is free, except detached leases, which live by their TTL.
+/// Each [`SqliteStore::open`] is a session of its own, also within one process.
+///
+/// # Guarantees
+///
+/// L3 between the processes of one machine and one boot. A change is decided by a transaction;
+/// no clock is compared with another machine's. After a reboot all old locks are free and fences
+/// go on above the old ones.
+///
+/// On a full disk, requests that need space fail with a store-full error, and that includes a
+/// release if the log cannot be reused. Dropping the store frees its locks without writing.
+///
+/// A process that is stopped in the middle of a write makes the others fail as busy until it
+/// goes on or is killed; no lock is given out meanwhile.
+///
+/// Somebody who deletes the store's files while they are in use takes the locks away from their
+/// holders, who learn of it at their next renewal; fences keep growing.
+///
+/// # Examples
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("sprag.db");
+/// use sprag_core::{LockName, Store};
+/// use sprag_sqlite::SqliteStore;
+///
+/// let store = SqliteStore::open(&path)?;
+/// assert!(!store.inspect(&LockName::new("report")?).await?.is_locked());
+/// # Ok::<(), sprag_core::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    capability: Capability,
+    shared: Arc<Shared>,
+    /// For requests that find the gate free.
+    inline: Mutex<Desk>,
+    /// For looking, which needs no gate and works while it is stuck.
+    reader: Mutex<Option<Database>>,
+    worker: Worker,
+}
+
+impl SqliteStore {
+    /// Opens the store in the database file at `path`, and makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Refused or corrupt if the place cannot be used or the file is somebody else's (it is then
+    /// left as it is), busy if another process does not finish its write.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with_config(SqliteConfig::new(path))
+    }
+
+    /// Opens the store as `config` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`SqliteStore::open`].
+    pub fn with_config(config: SqliteConfig) -> Result<Self> {
+        let (shared, desk) = open::open(config)?;
+        let mut capability = Capability::full(STORE, Level::Fenced);
+        capability.max_waiters = MAX_WAITERS;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                capability,
+                worker: Worker::new(Arc::clone(&shared)),
+                shared,
+                inline: Mutex::new(desk),
+                reader: Mutex::default(),
+            }),
+        })
+    }
+
+    /// The database file, with all links resolved.
+    pub fn path(&self) -> &Path {
+        &self.inner.shared.place.database
+    }
+
+    /// The session file, locked as long as this session lives. A child process that inherits it
+    /// keeps the session, and all it holds, alive after the death of this process; the store
+    /// still ends the session when its last clone is dropped.
+    pub fn session_file(&self) -> &File {
+        self.inner.shared.session.file()
+    }
+
+    /// Does the housekeeping now: copies the log into the database and forgets free records
+    /// beyond the configured number. It runs by itself while the store is in use.
+    ///
+    /// # Errors
+    ///
+    /// If the disk or the database does not allow it.
+    pub fn maintain(&self) -> Result<()> {
+        self.inner.shared.tidy(true)
+    }
+
+    async fn run(&self, operation: Operation, work: Work) -> Result<Answers> {
+        let inner = &*self.inner;
+        inner.check_process()?;
+        let result = match inner.try_inline(&work) {
+            Some(result) => result,
+            None => inner.worker.submit(work).await,
+        };
+        inner.shared.tidy_if_due();
+        result.map_err(|error| error.during(operation))
+    }
+
+    async fn run_one(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        command: Command,
+    ) -> Result<Applied> {
+        let answers = self.run(operation, Work(vec![(name.clone(), command)])).await;
+        let lost = || Error::new(ErrorKind::Unavailable, operation, "no answer").at(STORE);
+        let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(lost)?);
+        answer.map_err(|error| error.during(operation).on(name))
+    }
+
+    /// Runs a command whose lease may have to wait, and sees to it that it will be woken.
+    async fn run_waiting(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        lease: LeaseId,
+        command: impl Fn() -> Command + Send + Sync,
+    ) -> Result<Applied> {
+        let wakeups = &self.inner.shared.wakeups;
+        let mut applied = self.run_one(operation, name, command()).await?;
+        if matches!(applied.outcome, Outcome::Queued { .. }) {
+            match wakeups.listen() {
+                // The lock may have been handed to us before anybody could tell us: look again.
+                Ok(true) => applied = self.run_one(operation, name, command()).await?,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no wake-ups for this process; timers do it");
+                }
+            }
+        }
+        if matches!(applied.outcome, Outcome::Queued { .. }) {
+            wakeups.watch(&applied.record, lease);
+        } else {
+            wakeups.unwatch(lease);
+        }
+        Ok(applied)
+    }
+
+    /// Runs `read` with the connection for looking.
+    fn read<T>(
+        &self,
+        operation: Operation,
+        read: impl FnOnce(&Database, &Context<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let inner = &*self.inner;
+        let run = || {
+            inner.check_process()?;
+            let mut reader = inner.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            if !inner.shared.place.is_intact() {
+                return Err(gone(&inner.shared.place.database));
+            }
+            let database = match &mut *reader {
+                Some(database) => database,
+                empty => empty.insert(Database::connect(&inner.shared.place.database)?),
+            };
+            inner.shared.with_context(0, |context| read(database, context))
+        };
+        run().map_err(|error| error.during(operation))
+    }
+}
+
+impl Inner {
+    /// A forked child has the parent's connection and session: it may use neither.
+    fn check_process(&self) -> Result<()> {
+        if std::process::id() == self.shared.session.process {
+            return Ok(());
+        }
+        Err(Error::lost(Loss::Forked).at(STORE))
+    }
+
+    /// Does small work on the caller's thread, if nobody else is inside the gate or waits for it.
+    fn try_inline(&self, work: &Work) -> Option<Result<Answers>> {
+        if work.0.len() > INLINE || !self.worker.is_idle() {
+            return None;
+        }
+        let mut desk = match self.inline.try_lock() {
+            Ok(desk) => desk,
+            // A panic in the middle rolled its transaction back.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let Desk { database, gate } = &mut *desk;
+        let result = match gate.try_enter() {
+            Ok(Some(_inside)) => self.shared.perform(database, work),
+            Ok(None) => return None,
+            Err(error) => Err(from_io("lock", &self.shared.place.gate, error)),
+        };
+        drop(desk);
+        if let Ok(answers) = &result {
+            self.shared.announce(work, answers);
+        }
+        Some(result)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if std::process::id() == self.shared.session.process {
+            self.worker.stop();
+            self.shared.wakeups.stop();
+            // From here on everything this session held is free; who waits for it is told by
+            // the kernel. Threads that end later find nothing to do.
+            self.shared.session.end();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn capability(&self) -> &Capability {
+        &self.inner.capability
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
+        let shared = &self.inner.shared;
+        if request.queue {
+            shared.wakeups.mailboxes().open(request.lease);
+        }
+        let command = || Command::acquire(request, shared.session.id);
+        let (name, lease) = (&request.name, request.lease);
+        let applied = self.run_waiting(Operation::Acquire, name, lease, command).await?;
+        if applied.outcome == Outcome::Gone(Loss::SessionDied) && !shared.session.is_intact() {
+            // Say what happened and what to do, not only that it did.
+            let message = format!(
+                "its session file {} was deleted while in use: open the store again",
+                shared.session.path().display()
+            );
+            let kind = ErrorKind::Lost(Loss::SessionDied);
+            return Err(Error::new(kind, Operation::Acquire, message).on(name).at(STORE));
+        }
+        let record = applied.record;
+        shared
+            .with_context(0, |context| applied.outcome.into_attempt(&record, request, context))
+            .map_err(|error| error.at(STORE))
+    }
+
+    async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let mut renewed = Vec::with_capacity(leases.len());
+        let session = self.inner.shared.session.id;
+        for chunk in leases.chunks(RENEWED_AT_ONCE) {
+            let commands = chunk.iter().map(|r| (r.name.clone(), Command::renew(r, session)));
+            let answers = self.run(Operation::Renew, Work(commands.collect())).await?;
+            renewed.extend(chunk.iter().zip(answers).map(|(renewal, answer)| match answer {
+                Ok(applied) => applied.outcome.into_renewed(&applied.record, renewal),
+                Err(error) => {
+                    // Nobody else gets a lock whose record is damaged, but that this lease
+                    // still has it cannot be said either.
+                    tracing::error!(%error, "a lock is lost");
+                    Renewed::Lost(Loss::StateLost)
+                }
+            }));
+        }
+        Ok(renewed)
+    }
+
+    async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
+        let shared = &self.inner.shared;
+        shared.wakeups.mailboxes().open(conversion.lease);
+        let command = || Command::convert(conversion);
+        let (name, lease) = (&conversion.name, conversion.lease);
+        let applied = self.run_waiting(Operation::Convert, name, lease, command).await?;
+        shared
+            .with_context(0, |context| applied.outcome.into_converted(conversion, context))
+            .map_err(|error| error.at(STORE))
+    }
+
+    async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
+        let wakeups = &self.inner.shared.wakeups;
+        wakeups.mailboxes().close(lease);
+        wakeups.unwatch(lease);
+        let applied = self.run_one(Operation::Release, name, Command::Release { lease }).await?;
+        Ok(applied.outcome.into_released())
+    }
+
+    async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.inner.shared.wakeups.unwatch(lease);
+        self.run_one(Operation::Release, name, Command::Withdraw { lease }).await?;
+        Ok(())
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockView> {
+        self.read(Operation::Inspect, |database, context| {
+            let loaded = database.load(name).map_err(|error| error.on(name))?;
+            Ok(match loaded.version {
+                Some(_) => loaded.record.view(name, context),
+                None => LockView::free(name.clone()),
+            })
+        })
+    }
+
+    async fn list(&self, listing: &Listing) -> Result<Page> {
+        let limit = if listing.limit == 0 { PAGE } else { listing.limit.min(PAGE) };
+        let after = listing.after.as_ref().map(LockName::as_str);
+        let mut views = Vec::new();
+        self.read(Operation::List, |database, context| {
+            // Many locks are held by few processes: ask for each of them once.
+            let known = RefCell::new(HashMap::new());
+            let is_dead = |session| {
+                let mut known = known.borrow_mut();
+                *known.entry(session).or_insert_with(|| (context.is_dead)(session))
+            };
+            let context = Context { is_dead: &is_dead, ..*context };
+            database.scan(&listing.prefix, after, listing.contended, |name, record| {
+                if !name.starts_with(&listing.prefix) {
+                    return Ok(false);
+                }
+                let name = LockName::new(name)?;
+                let view = record?.view(&name, &context);
+                if !view.waiters.is_empty() || (!listing.contended && view.is_locked()) {
+                    views.push(view);
+                }
+                Ok(views.len() <= limit)
+            })
+        })?;
+        let more = views.len() > limit;
+        views.truncate(limit);
+        let next = views.last().filter(|_| more).map(|view| view.name.clone());
+        Ok(Page { locks: views, next })
+    }
+
+    async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
+        let command = Command::evict(eviction);
+        let applied = self.run_one(Operation::Evict, &eviction.name, command).await?;
+        Ok(applied.outcome.into_evicted())
+    }
+
+    async fn changed(&self, _name: &LockName, lease: LeaseId) {
+        self.inner.shared.wakeups.mailboxes().wait(lease).await;
+    }
+}

@@ -1,0 +1,199 @@
+//! [`Wakeups`]: datagrams between the processes, one socket each.
+//!
+//! A wake-up is a hint. If it is lost, because the receiver's buffer is full or the sender died
+//! after its commit, the waiter's own timer finds out.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::Reader;
+use sprag_core::mailbox::Mailboxes;
+use sprag_core::record::{Event, EventKind, Record};
+use sprag_core::{LeaseId, SessionId};
+
+use crate::session::Session;
+use crate::watch::Watches;
+
+/// The longest path that fits into a socket address.
+const MAX_SOCKET_PATH: usize = 107;
+/// How many processes are told about a grant to a waiter of unknown process.
+const MAX_BROADCAST: usize = 256;
+
+/// The mailboxes of this process and what fills them.
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    hub: Arc<Hub>,
+    listening: Mutex<bool>,
+}
+
+#[derive(Debug)]
+struct Hub {
+    mailboxes: Mailboxes,
+    watches: Watches,
+    session: Arc<Session>,
+    /// Keeps the folder reachable by a short path.
+    folder: File,
+    sender: UnixDatagram,
+    receiver: Mutex<Option<Arc<UnixDatagram>>>,
+    stopped: AtomicBool,
+}
+
+impl Wakeups {
+    pub(crate) fn new(session: Arc<Session>) -> io::Result<Self> {
+        let sender = UnixDatagram::unbound()?;
+        sender.set_nonblocking(true)?;
+        let hub = Hub {
+            mailboxes: Mailboxes::default(),
+            watches: Watches::new(Arc::clone(&session)),
+            folder: File::open(&session.directory)?,
+            session,
+            sender,
+            receiver: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        };
+        Ok(Self { hub: Arc::new(hub), listening: Mutex::default() })
+    }
+
+    /// The mailboxes of this process.
+    pub(crate) fn mailboxes(&self) -> &Mailboxes {
+        &self.hub.mailboxes
+    }
+
+    /// Starts listening, unless it does already. Returns whether it just started: then a wake-up
+    /// may have been missed, and the caller has to look again.
+    pub(crate) fn listen(&self) -> io::Result<bool> {
+        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        if *listening {
+            return Ok(false);
+        }
+        let hub = Arc::clone(&self.hub);
+        let path = hub.socket_path(hub.session.id);
+        let receiver = UnixDatagram::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        receiver.set_nonblocking(true)?;
+        let receiver = Arc::new(receiver);
+        *hub.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));
+        let thread = std::thread::Builder::new().name("sprag-wake".into());
+        thread.spawn(move || hub.receive(&receiver))?;
+        *listening = true;
+        Ok(true)
+    }
+
+    /// Tells the process of `event` about it.
+    pub(crate) fn send(&self, event: &Event) {
+        let hub = &self.hub;
+        match event.session {
+            Some(session) if session != hub.session.id => hub.send_to(session, event.lease),
+            Some(_) => hub.mailboxes.notify(event.lease),
+            // A detached lease does not say where its waiter is.
+            None => {
+                hub.mailboxes.notify(event.lease);
+                if event.kind == EventKind::Granted {
+                    hub.broadcast(event.lease);
+                }
+            }
+        }
+    }
+
+    /// Watches the processes whose death would let `lease` move on.
+    pub(crate) fn watch(&self, record: &Record, lease: LeaseId) {
+        if self.hub.watches.watch(record, lease) {
+            self.hub.mailboxes.notify(lease);
+        }
+    }
+
+    /// Stops watching for `lease`.
+    pub(crate) fn unwatch(&self, lease: LeaseId) {
+        self.hub.watches.unwatch(lease);
+    }
+
+    /// Ends the thread, without waiting for it.
+    pub(crate) fn stop(&self) {
+        self.hub.stopped.store(true, Ordering::Release);
+        let receiver = self.hub.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(receiver) = receiver
+            && let Err(error) = receiver.shutdown(Shutdown::Both)
+        {
+            tracing::warn!(%error, "the wake-up thread could not be stopped");
+        }
+    }
+}
+
+impl Hub {
+    /// Where a session listens, by a path that fits into an address.
+    fn socket_path(&self, session: SessionId) -> PathBuf {
+        let name = Session::socket_name(session);
+        let path = self.session.directory.join(&name);
+        if path.as_os_str().len() <= MAX_SOCKET_PATH {
+            return path;
+        }
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
+    }
+
+    fn send_to(&self, session: SessionId, lease: LeaseId) {
+        let path = self.socket_path(session);
+        if let Err(error) = self.sender.send_to(&lease.as_u128().to_be_bytes(), &path) {
+            tracing::debug!(%error, ?session, "a wake-up was not delivered; a timer covers it");
+        }
+    }
+
+    fn broadcast(&self, lease: LeaseId) {
+        let Ok(entries) = std::fs::read_dir(&self.session.directory) else { return };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let sessions = names.filter_map(|name| name.strip_suffix(".sock")?.parse().ok());
+        let others = sessions.filter(|session| *session != self.session.id);
+        others.take(MAX_BROADCAST).for_each(|session| self.send_to(session, lease));
+    }
+
+    /// The thread: sleeps until a datagram comes or a watched process ends.
+    fn receive(&self, receiver: &UnixDatagram) {
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let (_, mut patience) = self.watches.examine();
+        while !self.stopped.load(Ordering::Acquire) {
+            let mut sources = vec![PollFd::new(receiver, PollFlags::IN)];
+            sources.extend(
+                self.watches.source().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
+            let timeout = patience.and_then(|pause: Duration| Timespec::try_from(pause).ok());
+            match poll(&mut sources, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the wake-up thread ends; timers take over");
+                    return;
+                }
+            }
+            self.read_datagrams(receiver);
+            if let Some(source) = self.watches.source() {
+                let mut events = Reader::new(source.as_fd(), &mut buffer);
+                while let Ok(event) = events.next() {
+                    self.watches.suspect(event.wd());
+                }
+            }
+            let (released, pause) = self.watches.examine();
+            released.into_iter().for_each(|lease| self.mailboxes.notify(lease));
+            patience = pause;
+        }
+    }
+
+    fn read_datagrams(&self, receiver: &UnixDatagram) {
+        let mut lease = [0; 17];
+        while let Ok(length) = receiver.recv(&mut lease) {
+            if let Ok(bytes) = <[u8; 16]>::try_from(&lease[..length]) {
+                self.mailboxes.notify(LeaseId::from_u128(u128::from_be_bytes(bytes)));
+            }
+            if self.stopped.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+}

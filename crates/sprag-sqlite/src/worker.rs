@@ -1,0 +1,208 @@
+//! [`Worker`]: requests that found the gate taken wait for it here, off the caller's thread.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sprag_core::{ErrorKind, Result};
+use tokio::sync::oneshot;
+
+use crate::desk::{Answers, Desk, Shared, Work};
+use crate::error::{busy, error, from_io};
+
+/// How many jobs are done before other processes get the gate.
+const BATCH: usize = 64;
+/// Into how many steps the patience of a job is divided.
+const TICKS: u64 = 8;
+
+/// One thread that waits for the gate, and one that answers those who waited too long.
+///
+/// Both are started when they are first needed.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug)]
+struct Job {
+    work: Work,
+    reply: oneshot::Sender<Result<Answers>>,
+    /// When it came, in ticks.
+    tick: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    /// Told to the worker: there is a job.
+    filled: Condvar,
+    /// Told to the timer: there is a job to be timed.
+    timed: Condvar,
+    /// Jobs that are not answered yet, readable without the mutex.
+    unanswered: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    started: bool,
+    stopped: bool,
+    /// Whether the timer is counting.
+    ticking: bool,
+    tick: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, queue: Arc::default() }
+    }
+
+    /// Whether nobody waits here. Who finds the gate free still stands behind those who wait, or
+    /// a busy thread would keep them out for ever.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.unanswered.load(Ordering::Acquire) == 0
+    }
+
+    /// Does the work as soon as the gate is free.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the work is done before the drop returns, or in the gate's
+    /// current turn, or never: the worker looks whether its caller is still there *after* it
+    /// entered the gate. A later request for the same lease enters the gate after that turn and
+    /// so cannot be overtaken.
+    pub(crate) async fn submit(&self, work: Work) -> Result<Answers> {
+        let (reply, answer) = oneshot::channel();
+        self.push(work, reply)?;
+        let gone = || error(ErrorKind::Unavailable, "the worker thread of the store is gone");
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn push(&self, work: Work, reply: oneshot::Sender<Result<Answers>>) -> Result<()> {
+        let mut state = self.queue.lock();
+        if !state.started {
+            self.start()?;
+            state.started = true;
+        }
+        let tick = state.tick;
+        state.jobs.push_back(Job { work, reply, tick });
+        self.queue.unanswered.fetch_add(1, Ordering::AcqRel);
+        if !state.ticking {
+            self.queue.timed.notify_one();
+        }
+        drop(state);
+        self.queue.filled.notify_one();
+        Ok(())
+    }
+
+    fn start(&self) -> Result<()> {
+        let mut desk = Desk::open(&self.shared.place)?;
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+            spawned
+                .map(drop)
+                .map_err(|e| from_io("start a thread for", &self.shared.place.database, e))
+        };
+        let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
+        spawn("sprag-sqlite", Box::new(move || while queue.serve(&shared, &mut desk) {}))?;
+        let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
+        spawn("sprag-timer", Box::new(move || while queue.time(&shared) {}))
+    }
+
+    /// Tells the threads to end, without waiting: one may be stuck at the gate for long.
+    pub(crate) fn stop(&self) {
+        let mut state = self.queue.lock();
+        state.stopped = true;
+        state.jobs.clear();
+        self.queue.filled.notify_all();
+        self.queue.timed.notify_all();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        on.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One turn of the worker: wait for jobs, wait for the gate, do the jobs.
+    fn serve(&self, shared: &Shared, desk: &mut Desk) -> bool {
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.stopped {
+            state = Self::wait(&self.filled, state);
+        }
+        if state.stopped {
+            return false;
+        }
+        drop(state);
+        let entered = desk.gate.enter();
+        // Only what is still in the queue now is done. The timer takes out what waited too long,
+        // under the same mutex: a job is either answered as busy or done, never both.
+        let mut state = self.lock();
+        let count = state.jobs.len().min(BATCH);
+        let jobs: Vec<_> = state.jobs.drain(..count).collect();
+        drop(state);
+        let mut finished = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            // See `submit`: this must be asked inside the gate.
+            if job.reply.is_closed() {
+                self.unanswered.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let result = match &entered {
+                Ok(_) => shared.perform(&mut desk.database, &job.work),
+                Err(error) => {
+                    let error = std::io::Error::new(error.kind(), error.to_string());
+                    Err(from_io("lock", &shared.place.gate, error))
+                }
+            };
+            finished.push((job, result));
+        }
+        // Answers and wake-ups go out after the gate is free, so that nobody runs into it.
+        drop(entered);
+        for (job, result) in finished {
+            self.unanswered.fetch_sub(1, Ordering::AcqRel);
+            if let Ok(answers) = &result {
+                shared.announce(&job.work, answers);
+            }
+            // The caller may have gone meanwhile; then it releases by its lease id.
+            drop(job.reply.send(result));
+        }
+        true
+    }
+
+    /// One turn of the timer: sleep while there is nothing to time, else let a tick pass and
+    /// answer those who waited for all their ticks. It sleeps on through most short waits.
+    fn time(&self, shared: &Shared) -> bool {
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.stopped {
+            state.ticking = false;
+            state = Self::wait(&self.timed, state);
+        }
+        state.ticking = true;
+        let tick = shared.busy_timeout / u32::try_from(TICKS).unwrap_or(1);
+        let tick = tick.max(Duration::from_millis(1));
+        let (mut state, _) = self
+            .timed
+            .wait_timeout_while(state, tick, |state| !state.stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.stopped {
+            return false;
+        }
+        state.tick += 1;
+        let now = state.tick;
+        // A job may have come just before a tick: one more than its share is a full timeout.
+        while state.jobs.front().is_some_and(|job| now - job.tick > TICKS)
+            && let Some(job) = state.jobs.pop_front()
+        {
+            self.unanswered.fetch_sub(1, Ordering::AcqRel);
+            drop(job.reply.send(Err(busy(&shared.place.database))));
+        }
+        true
+    }
+}
