@@ -1,0 +1,115 @@
+//! [`open`]: from a URL to a store. The one list of the stores in this build.
+
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod url;
+
+use std::sync::Arc;
+
+use sprag_core::{Error, Operation, Result, Store};
+
+use self::url::StoreUrl;
+
+/// A kind of store: what its URLs begin with, and how one is opened.
+struct Scheme {
+    name: &'static str,
+    open: fn(&StoreUrl<'_>) -> Result<Arc<dyn Store>>,
+}
+
+const SCHEMES: &[Scheme] = &[
+    Scheme { name: "memory", open: memory::open },
+    #[cfg(feature = "sqlite")]
+    Scheme { name: "sqlite", open: sqlite::open },
+];
+
+/// Opens the store that `url` names.
+///
+/// | URL | store |
+/// |---|---|
+/// | `sqlite:` | the file of this user, `$XDG_STATE_HOME/sprag/sprag.db` |
+/// | `sqlite:./locks.db`, `sqlite:///var/lib/app/locks.db` | another file |
+/// | `memory:` | a new store inside this process |
+/// | `memory:NAME` | the store of that name inside this process |
+///
+/// Blocks for as long as it takes to open a file.
+///
+/// # Errors
+///
+/// Bad input for a URL that is not understood, with what to write instead. Whatever it contains,
+/// user names, passwords and parameters are not repeated in the message. Otherwise what the
+/// store says: see [`Error`].
+///
+/// # Examples
+///
+/// ```
+/// let store = sprag::open("memory:")?;
+/// assert_eq!(store.capability().store, "memory");
+///
+/// let error = sprag::open("mysql://root:secret@db/locks").unwrap_err();
+/// assert!(error.is_bad_input());
+/// assert!(!error.to_string().contains("secret"));
+/// # Ok::<(), sprag::Error>(())
+/// ```
+pub fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let url = StoreUrl::parse(url)?;
+    match SCHEMES.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(url.scheme)) {
+        Some(scheme) => (scheme.open)(&url).map_err(|error| error.at(scheme.name)),
+        None => {
+            let known = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(" ");
+            let message = format!("unknown store \"{url}\"; this build supports: {known}");
+            Err(Error::bad_input(Operation::Open, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open;
+
+    #[test]
+    fn an_unknown_scheme_is_answered_with_the_known_ones() {
+        let error = open("mysql://db/locks").unwrap_err();
+        assert!(error.is_bad_input());
+        let message = error.to_string();
+        assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
+        #[cfg(feature = "sqlite")]
+        assert!(message.ends_with("; this build supports: memory sqlite"), "{message}");
+    }
+
+    #[test]
+    fn the_case_of_the_scheme_does_not_matter() {
+        assert_eq!(open("MEMORY:").unwrap().capability().store, "memory");
+    }
+
+    #[test]
+    fn credentials_are_never_repeated() {
+        for url in [
+            "mysql://root:hunter2@db/locks",
+            "mysql://root:hunter2@db:3306/locks?ssl=1#x",
+            "mysql://db/locks?user=root&password=hunter2",
+            "mysql://db/locks?password=x@hunter2",
+            "mysql://db/locks?password=x&hunter2",
+            "mysql://db/locks#hunter2",
+            "mysql://root:hunter2/x@db/locks",
+            "mysql://root:hunter2?x@db/locks",
+            "mysql://root:x?hunter2",
+            "mysql://root:x@hunter2@db",
+            "mysql://db;password=hunter2",
+            "jdbc:sqlserver://db;user=root;password=hunter2",
+            "mysql:host=db password=hunter2",
+            "root:hunter2@db",
+            "host=db password=hunter2",
+            "hunter2@db",
+            "memory:x?password=hunter2",
+            "memory://root:hunter2@x",
+            "sqlite://root:hunter2@db/x",
+            "sqlite:x.db?password=hunter2",
+            "sqlite:x.db#hunter2",
+        ] {
+            let error = open(url).unwrap_err();
+            assert!(error.is_bad_input(), "{url}: {error:?}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{url}: {error:?}");
+        }
+    }
+}

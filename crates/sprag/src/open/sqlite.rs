@@ -1,0 +1,101 @@
+//! `sqlite:`, `sqlite:./locks.db`, `sqlite:///abs.db`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sprag_core::{Result, Store};
+use sprag_sqlite::{SqliteConfig, SqliteStore, default_path};
+
+use super::url::StoreUrl;
+
+const PARAMETERS: &[&str] = &["busy_timeout_ms", "max_free_records"];
+
+pub(super) fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
+    let mut config = SqliteConfig::new(path(url, |name| std::env::var_os(name))?);
+    for (name, value) in url.parameters() {
+        let number = || {
+            let bad = |_| url.bad(&format!("has no number from 0 to {} in {name}", u32::MAX));
+            value.parse::<u32>().map_err(bad)
+        };
+        config = match name {
+            "busy_timeout_ms" => config.busy_timeout(Duration::from_millis(number()?.into())),
+            "max_free_records" => config.max_free_records(number()?),
+            _ => return Err(url.unknown_parameter(PARAMETERS)),
+        };
+    }
+    Ok(Arc::new(SqliteStore::with_config(config)?))
+}
+
+fn path(url: &StoreUrl<'_>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    if url.rest.is_empty() {
+        return default_path(env);
+    }
+    if url.rest == ":memory:" {
+        return Err(url.bad("would be seen by nobody else; write memory: for a store in memory"));
+    }
+    let path = url.decoded()?;
+    let path = match path.strip_prefix(b"//") {
+        None => &path[..],
+        Some(path) if path.starts_with(b"/") => path,
+        // Some programs take this for a relative path, others for a host.
+        Some(_) => {
+            return Err(url.bad(
+                "has a host; write sqlite:locks.db for a file in the working directory or \
+                 sqlite:///locks.db for an absolute path",
+            ));
+        }
+    };
+    Ok(OsString::from_vec(path.to_vec()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StoreUrl, path};
+    use crate::Locks;
+
+    fn path_of(url: &str) -> sprag_core::Result<String> {
+        let env = |name: &str| (name == "XDG_STATE_HOME").then(|| "/state".into());
+        let path = path(&StoreUrl::parse(url).unwrap(), env)?;
+        Ok(path.into_os_string().into_string().unwrap())
+    }
+
+    #[test]
+    fn each_form_means_one_file() {
+        for (url, file) in [
+            ("sqlite:", "/state/sprag/sprag.db"),
+            ("sqlite:?busy_timeout_ms=1", "/state/sprag/sprag.db"),
+            ("sqlite:./locks.db", "./locks.db"),
+            ("sqlite:locks.db", "locks.db"),
+            ("sqlite:/var/locks.db", "/var/locks.db"),
+            ("sqlite:///var/locks.db", "/var/locks.db"),
+            ("sqlite:a%20b%3F.db", "a b?.db"),
+        ] {
+            assert_eq!(path_of(url).unwrap(), file, "{url}");
+        }
+    }
+
+    #[test]
+    fn forms_with_two_meanings_are_refused() {
+        for url in ["sqlite://locks.db", "sqlite://host/x.db", "sqlite://", "sqlite::memory:"] {
+            assert!(path_of(url).unwrap_err().is_bad_input(), "{url}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |parameters: &str| {
+            let file = folder.path().join("locks.db");
+            Locks::open(&format!("sqlite:{}?{parameters}", file.display()))
+        };
+        for good in ["", "busy_timeout_ms=200&max_free_records=10", "&busy_timeout_ms=0"] {
+            open(good).unwrap();
+        }
+        for bad in ["mode=ro", "busy_timeout_ms", "busy_timeout_ms=-1", "BUSY_TIMEOUT_MS=1"] {
+            assert!(open(bad).unwrap_err().is_bad_input(), "{bad}");
+        }
+    }
+}
