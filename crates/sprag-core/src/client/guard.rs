@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Inner;
 use super::core::{Core, REQUEST_TIMEOUT};
 use super::keeper::Order;
 use super::lease::Lease;
 use super::tenure::Phase;
 use super::ticket::Ticket;
+use super::{Client, Inner};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::fence::Fence;
@@ -67,6 +67,11 @@ impl LockGuard {
     /// The lock.
     pub fn name(&self) -> &LockName {
         &self.lease.name
+    }
+
+    /// Whether `client`, or a clone of it, acquired the lock.
+    pub fn belongs_to(&self, client: &Client) -> bool {
+        Arc::ptr_eq(&self.inner, &client.inner)
     }
 
     /// The lease id: whoever knows it may release the lock.
