@@ -108,7 +108,8 @@ pub struct Request {
 pub enum Takeover {
     /// Never.
     No,
-    /// If its last sign of life is at least this old by the store's clock or observation.
+    /// If its last sign of life is at least this old by the store's clock or observation, and
+    /// two of its renewals, one every third of its TTL, are missing.
     Overdue(Duration),
     /// Always, and past the queue. Breaks exclusion by request; fences still grow.
     Force,

@@ -31,8 +31,8 @@ pub enum Strategy {
     Retry,
     /// Gives up at once: best for work that somebody else may do as well.
     FailFast,
-    /// Takes the lock from a holder that has given no sign of life for `after`, and waits for
-    /// one that is alive: best for recovery after a crash.
+    /// Takes the lock from a holder that has given no sign of life for `after` and for two thirds
+    /// of its TTL, and waits for one that is alive: best for recovery after a crash.
     ///
     /// The old holder is told at its next renewal. If it was only slow, both believe to hold
     /// the lock until then, and the fence tells them apart.

@@ -254,7 +254,11 @@ impl Step<'_> {
         let version = self.record.version;
         let may_go = |hold: &Hold| match acquire.steal {
             Steal::No => false,
-            Steal::Overdue { after_ms } => now.saturating_sub(hold.renewed_ms) >= after_ms,
+            Steal::Overdue { after_ms } => {
+                // A holder renews every third of its TTL: one that is merely between two
+                // renewals, or late with one, is not overdue.
+                now.saturating_sub(hold.renewed_ms) >= after_ms.max(hold.ttl_ms / 3 * 2)
+            }
             Steal::Seen { version: seen } => seen == version || mutant!("steal_without_compare"),
             Steal::Force => true,
         };

@@ -89,7 +89,8 @@ pub struct Acquire {
 pub enum Steal {
     /// Never.
     No,
-    /// If its last sign of life is at least so old on the store's clock.
+    /// If its last sign of life is at least so old on the store's clock, and two of its renewals
+    /// are missing.
     Overdue {
         /// How old.
         after_ms: u64,

@@ -381,21 +381,22 @@ fn priority_counts_as_an_earlier_arrival_and_age_beats_it_in_the_end() {
 
 #[test]
 fn an_overdue_holder_is_stolen_and_a_renewed_one_is_not() {
-    let long = Acquire { ttl_ms: 60_000, ..request(1, Mode::Exclusive) };
-    let record = take(Record::default(), long, 0).record;
-    let thief = |lease| Acquire {
-        steal: Steal::Overdue { after_ms: 300 },
+    let record = acquire(Record::default(), 1, 0).record;
+    let thief = |lease, after_ms| Acquire {
+        steal: Steal::Overdue { after_ms },
         queue: false,
         ..request(lease, Mode::Exclusive)
     };
-    assert_eq!(take(record.clone(), thief(2), 299).outcome, Outcome::Held);
-    let stolen = take(record.clone(), thief(2), 300);
+    assert_eq!(take(record.clone(), thief(2, 700), 699).outcome, Outcome::Held);
+    let stolen = take(record.clone(), thief(2, 700), 700);
     assert!(is_granted(&stolen));
     let told = Loss::Stolen { by: "w2".into(), forced: false };
-    assert_eq!(renew(stolen.record, 1, 301).outcome, Outcome::Gone(told));
-    let renewed =
-        run(record, Command::Renew { lease: lease(1), ttl_ms: 60_000, rebind: None }, 200).record;
-    assert_eq!(take(renewed, thief(2), 499).outcome, Outcome::Held);
+    assert_eq!(renew(stolen.record, 1, 701).outcome, Outcome::Gone(told));
+    let renewed = renew(record.clone(), 1, 300).record;
+    assert_eq!(take(renewed, thief(2, 700), 999).outcome, Outcome::Held);
+    // Whatever the thief says: between two renewals nobody is overdue.
+    assert_eq!(take(record.clone(), thief(2, 0), 665).outcome, Outcome::Held);
+    assert!(is_granted(&take(record, thief(2, 0), 666)));
 }
 
 #[test]
