@@ -19,6 +19,9 @@ const MIN_SQLITE: i32 = 3_051_003;
 /// The gate is waited for instead; this only covers recovery after a crash.
 const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
 
+/// The largest fence that was cleaned away, in `meta`.
+const HIGH_WATER: &str = "fence";
+
 const SCHEMA: &str = "
     CREATE TABLE lock (
         name TEXT PRIMARY KEY NOT NULL,
@@ -141,7 +144,7 @@ impl Database {
     ///
     /// It sees one state of the database from its first read on, and a commit fails if somebody
     /// else wrote since: reading, deciding and writing are one atomic step even without the gate.
-    pub(crate) fn begin(&mut self) -> Result<Transaction<'_>> {
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>> {
         self.execute("BEGIN", [])?;
         Ok(Transaction(self))
     }
@@ -209,6 +212,12 @@ impl Database {
         let mut statement = self.prepared("SELECT value FROM meta WHERE key = ?1")?;
         let value = statement.query_row([key], |row| row.get(0)).optional();
         value.map_err(|e| self.error(e))
+    }
+
+    /// The largest fence that was cleaned away with its record.
+    pub(crate) fn high_water(&self) -> Result<u64> {
+        let mark: Option<i64> = self.meta(HIGH_WATER)?;
+        Ok(mark.and_then(|mark| u64::try_from(mark).ok()).unwrap_or(0))
     }
 
     /// Copies what is in the log into the database. `truncate` also empties the log and is
@@ -307,6 +316,11 @@ impl Transaction<'_> {
         let query = "INSERT INTO meta (key, value) VALUES (?1, ?2) \
                      ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         self.0.execute(query, params![key, value]).map(drop)
+    }
+
+    /// Raises the largest fence that was cleaned away.
+    pub(crate) fn raise_high_water(&self, mark: u64) -> Result<()> {
+        self.set_meta(HIGH_WATER, i64::try_from(mark).unwrap_or(i64::MAX))
     }
 
     /// Makes it durable against the end of any process.

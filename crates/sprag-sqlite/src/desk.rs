@@ -18,8 +18,6 @@ use crate::wake::Wakeups;
 
 /// Waiters per lock.
 pub(crate) const MAX_WAITERS: usize = 4096;
-/// The largest fence that was cleaned away, in `meta`.
-pub(crate) const HIGH_WATER: &str = "fence";
 /// How often a transaction is tried again; more than once only if the gate file was deleted.
 const TRIES: u32 = 8;
 
@@ -57,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) max_free_records: u32,
     /// Writes since the last housekeeping.
     pub(crate) writes: AtomicU32,
+    /// Whether the housekeeping waits for the gate. Who finds the gate free stands behind it, or
+    /// a busy thread would keep it out for ever.
+    pub(crate) gate_wanted: AtomicBool,
     /// Whether the housekeeping is running.
     pub(crate) tidying: AtomicBool,
     /// How often it ran.
@@ -77,29 +78,24 @@ impl Shared {
         })
     }
 
-    /// Whether a session is gone for good.
+    /// Whether another session is gone for good.
     fn is_dead(&self, session: SessionId) -> bool {
-        if session == self.session.id {
-            // Usually alive without asking. If its file is gone the others take it for dead and
-            // may hold our locks by now; the machine then tells us the same.
-            return !self.session.is_intact();
-        }
         // A missing file means dead only where our own is still to be seen: if the whole folder
         // was deleted or moved, everybody would look dead.
         self.session.is_dead(session) && self.session.is_intact()
     }
 
     /// Does the work. Called inside the gate.
-    pub(crate) fn perform(&self, database: &mut Database, work: &Work) -> Result<Answers> {
-        if !self.place.is_intact() {
+    pub(crate) fn perform(&self, database: &Database, work: &Work) -> Result<Answers> {
+        // Before we call anything ours: are these still the files that the others use? Giving
+        // something back needs no such care.
+        let claims = work.0.iter().any(|(_, command)| claims(command));
+        if claims && !self.place.is_intact() {
             return without(work, &self.place.database, &Loss::StateLost);
         }
-        if !self.session.is_intact() {
-            let path = self.session.path();
-            tracing::error!(path = %path.display(), "the session file was deleted while in use");
-            if !self.place.sessions.is_dir() {
-                return without(work, &self.place.sessions, &Loss::SessionDied);
-            }
+        if claims && !self.session.is_intact() {
+            // The others take this session for dead, and may hold what we believe to be ours.
+            return without(work, self.session.path(), &Loss::SessionDied);
         }
         let mut full = false;
         for _ in 0..TRIES {
@@ -119,18 +115,11 @@ impl Shared {
         Err(busy(&self.place.database))
     }
 
-    fn attempt(&self, database: &mut Database, work: &Work) -> Result<Answers> {
+    fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
         let transaction = database.begin()?;
         let mut answers = Answers::with_capacity(work.0.len());
         let mut changed = false;
         for (name, command) in &work.0 {
-            if let Command::Renew { rebind: Some(Some(_)), .. } = command
-                && !self.session.is_intact()
-            {
-                // It asks to live and die with this session, which is dead to the others.
-                answers.push(Ok(lost(Loss::SessionDied)));
-                continue;
-            }
             let loaded = match transaction.load(name) {
                 Ok(loaded) => loaded,
                 // One damaged record must not cost the other locks their renewal.
@@ -143,9 +132,7 @@ impl Shared {
             let floor = match loaded.version {
                 Some(_) => 0,
                 // It may have had a record before a clean-up.
-                None => transaction
-                    .meta(HIGH_WATER)?
-                    .map_or(0, |mark: i64| u64::try_from(mark).unwrap_or(0).saturating_add(1)),
+                None => transaction.high_water()?.saturating_add(1),
             };
             let applied =
                 self.with_context(floor, |context| apply(loaded.record, command, context));
@@ -177,19 +164,24 @@ impl Shared {
     }
 }
 
-/// Answers where the files of the store are gone, so that what we held excludes nobody any more.
-fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
-    let answer = |(_, command): &(LockName, Command)| match command {
-        Command::Renew { .. } | Command::Release { .. } => Ok(Ok(lost(loss.clone()))),
-        _ => Err(gone(path)),
-    };
-    work.0.iter().map(answer).collect()
+/// Whether the answer may make somebody believe that a lock is theirs.
+const fn claims(command: &Command) -> bool {
+    matches!(command, Command::Acquire(_) | Command::Renew { .. } | Command::Convert { .. })
 }
 
-/// The answer to somebody who lost everything, made without a record.
-fn lost(loss: Loss) -> Applied {
-    let (record, outcome) = (Record::default(), Outcome::Gone(loss));
-    Applied { record, changed: false, outcome, events: Vec::new() }
+/// Answers where the files of the store are gone, so that what we held excludes nobody any more.
+fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
+    tracing::error!(path = %path.display(), "a file of the lock store was deleted while in use");
+    let answer = |(_, command): &(LockName, Command)| match command {
+        Command::Renew { .. } => Ok(Ok(Applied {
+            record: Record::default(),
+            changed: false,
+            outcome: Outcome::Gone(loss.clone()),
+            events: Vec::new(),
+        })),
+        _ => Err(gone(path, loss)),
+    };
+    work.0.iter().map(answer).collect()
 }
 
 /// The lease that asks, which gets its answer directly.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use sprag_core::{Error, ErrorKind, Operation};
+use sprag_core::{Error, ErrorKind, Loss, Operation};
 
 /// The name of this store in errors and metrics.
 pub(crate) const STORE: &str = "sqlite";
@@ -26,11 +26,15 @@ pub(crate) fn busy(path: &Path) -> Error {
     )
 }
 
-/// A file of the store is not the one that was opened.
-pub(crate) fn gone(path: &Path) -> Error {
-    let shown = path.display();
-    let fix = "open the store again";
-    error(ErrorKind::Refused, format!("{shown} was deleted, moved or replaced while in use: {fix}"))
+/// A file of the store is not the one that was opened, and what this handle held is lost.
+pub(crate) fn gone(path: &Path, loss: &Loss) -> Error {
+    error(
+        ErrorKind::Lost(loss.clone()),
+        format!(
+            "{} was deleted, moved or replaced while in use: open the store again",
+            path.display()
+        ),
+    )
 }
 
 /// An error of a file operation; `what` was tried on `path`.

@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 use sprag_core::{LockName, Result};
 
 use crate::database::Database;
-use crate::desk::{Desk, HIGH_WATER, Shared};
+use crate::desk::{Desk, Shared};
 use crate::error::from_io;
+use crate::gate::Inside;
+use crate::place::Place;
 
 /// After how many transactions of this handle the housekeeping runs; each adds about 4 KiB to
 /// the log.
@@ -18,11 +20,11 @@ const EVERY: u32 = 1000;
 const CLEAN_UP_EVERY: u32 = 8;
 /// From this many frames on, the log is copied inside the gate, so that it can start again even
 /// if somebody always writes.
-const LONG_LOG: i64 = 8_192;
+const LONG_LOG: i64 = 4_096;
 /// From this many bytes on, the log is cut. Before, it keeps its space for full disks.
-const HUGE_LOG: u64 = 64 << 20;
-/// At opening, a log of this many bytes is copied first: short-lived processes would let it grow.
-const UNTENDED_LOG: u64 = 16 << 20;
+const HUGE_LOG: u64 = 32 << 20;
+/// The same where nobody else is there: who comes first has to read the whole log.
+const LONELY_LOG: u64 = 1 << 20;
 /// How many records are cleaned up before other processes get the gate.
 const CLEANED_AT_ONCE: u32 = 256;
 
@@ -48,37 +50,35 @@ impl Shared {
         }
     }
 
-    /// Copies the log at opening if nobody did for long.
-    pub(crate) fn tidy_at_open(&self, database: &Database) -> Result<()> {
-        if self.place.log_size() < UNTENDED_LOG {
-            return Ok(());
-        }
-        database.checkpoint(false).map(drop)
-    }
-
     /// The housekeeping; the clean-up reads all records and is not done each time.
     pub(crate) fn tidy(&self, clean_up: bool) -> Result<()> {
-        let mut desk = Desk::open(&self.place)?;
+        let desk = Desk::open(&self.place)?;
         self.tidy_log(&desk)?;
         if clean_up {
-            self.clean_up(&mut desk)?;
+            self.clean_up(&desk)?;
         }
         Ok(())
+    }
+
+    fn enter<'a>(&self, desk: &'a Desk) -> Result<Inside<'a>> {
+        self.gate_wanted.store(true, Ordering::Release);
+        let entered = desk.gate.enter();
+        self.gate_wanted.store(false, Ordering::Release);
+        entered.map_err(|e| from_io("lock", &self.place.gate, e))
     }
 
     fn tidy_log(&self, desk: &Desk) -> Result<()> {
         let (frames, copied) = desk.database.checkpoint(false)?;
         let huge = self.place.log_size() > HUGE_LOG;
         if huge || (frames > LONG_LOG && copied < frames) {
-            let entered = desk.gate.enter();
-            let _inside = entered.map_err(|e| from_io("lock", &self.place.gate, e))?;
+            let _inside = self.enter(desk)?;
             desk.database.checkpoint(huge)?;
         }
         Ok(())
     }
 
     /// Forgets free records down to half of what may be kept.
-    fn clean_up(&self, desk: &mut Desk) -> Result<()> {
+    fn clean_up(&self, desk: &Desk) -> Result<()> {
         let free = "SELECT count(*) FROM lock WHERE held = 0 AND waiting = 0";
         let free = desk.database.count(free)?;
         let limit = i64::from(self.max_free_records);
@@ -87,10 +87,11 @@ impl Shared {
         }
         let mut excess = free - limit / 2;
         while excess > 0 {
-            let entered = desk.gate.enter();
-            let _inside = entered.map_err(|e| from_io("lock", &self.place.gate, e))?;
+            let entered = self.enter(desk)?;
             let some = CLEANED_AT_ONCE.min(u32::try_from(excess).unwrap_or(u32::MAX));
-            if clean_some(&mut desk.database, some)? == 0 {
+            let cleaned = clean_some(&desk.database, some)?;
+            drop(entered);
+            if cleaned == 0 {
                 break;
             }
             excess -= i64::from(some);
@@ -99,23 +100,33 @@ impl Shared {
     }
 }
 
+/// Cuts the log at opening, inside the gate: processes that live shorter than it takes to do the
+/// housekeeping would let it grow for ever.
+pub(crate) fn tidy_at_open(place: &Place, database: &Database, alone: bool) -> Result<()> {
+    let limit = if alone { LONELY_LOG } else { HUGE_LOG };
+    if place.log_size() > limit {
+        database.checkpoint(true)?;
+    }
+    Ok(())
+}
+
 /// Deletes some free records and raises the high-water mark above their fences in the same
 /// transaction: whoever uses such a name again finds either its record or the mark.
-fn clean_some(database: &mut Database, limit: u32) -> Result<u32> {
+fn clean_some(database: &Database, limit: u32) -> Result<u32> {
     let transaction = database.begin()?;
-    let mut mark = transaction.meta::<i64>(HIGH_WATER)?.unwrap_or(0);
+    let mut mark = transaction.high_water()?;
     let mut deleted = 0;
     for name in transaction.free_names(limit)? {
         let name = LockName::new(name)?;
         // A damaged record stays: it cannot say how far its fence came.
         let Ok(loaded) = transaction.load(&name) else { continue };
         if loaded.record.is_free() {
-            mark = mark.max(i64::try_from(loaded.record.fence.get()).unwrap_or(i64::MAX));
+            mark = mark.max(loaded.record.fence.get());
             transaction.delete(&name)?;
             deleted += 1;
         }
     }
-    transaction.set_meta(HIGH_WATER, mark)?;
+    transaction.raise_high_water(mark)?;
     transaction.commit()?;
     Ok(deleted)
 }

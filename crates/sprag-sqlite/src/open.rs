@@ -10,6 +10,7 @@ use crate::database::{Database, Identity};
 use crate::desk::{Desk, Shared};
 use crate::error::{busy, error, from_io};
 use crate::gate::Gate;
+use crate::maintenance::tidy_at_open;
 use crate::place::Place;
 use crate::session::{Session, sweep};
 use crate::wake::Wakeups;
@@ -26,7 +27,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         None => kernel_boot_id()?,
     };
     let place = Place::prepare(&config.path)?;
-    let mut database = Database::connect(&place.database)?;
+    let database = Database::connect(&place.database)?;
     // Before anything is made beside it: somebody else's file is left alone.
     database.identify()?;
     let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
@@ -43,7 +44,8 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         place.make_sessions()?;
         let swept = sweep(&place.sessions);
         let alive = swept.map_err(|e| from_io("read", &place.sessions, e))?;
-        start_boot(&mut database, &place, &boot_id, alive)?;
+        start_boot(&database, &place, &boot_id, alive)?;
+        tidy_at_open(&place, &database, alive == 0)?;
         let session = Session::start(&place.sessions);
         Arc::new(session.map_err(|e| from_io("create a session in", &place.sessions, e))?)
     };
@@ -56,10 +58,10 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         busy_timeout: config.busy_timeout,
         max_free_records: config.max_free_records,
         writes: 0.into(),
+        gate_wanted: false.into(),
         tidying: false.into(),
         tidied: 0.into(),
     });
-    shared.tidy_at_open(&database)?;
     Ok((shared, Desk { database, gate }))
 }
 
@@ -73,7 +75,7 @@ fn kernel_boot_id() -> Result<String> {
 ///
 /// Times in the records count from the boot, so they must go before anybody compares them.
 /// One transaction: after a crash in the middle the next to open does it again.
-fn start_boot(database: &mut Database, place: &Place, boot_id: &str, alive: usize) -> Result<()> {
+fn start_boot(database: &Database, place: &Place, boot_id: &str, alive: usize) -> Result<()> {
     let transaction = database.begin()?;
     let stored: Option<String> = transaction.meta(BOOT_ID)?;
     if stored.as_deref() == Some(boot_id) {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use async_trait::async_trait;
@@ -196,7 +197,7 @@ impl SqliteStore {
             inner.check_process()?;
             let mut reader = inner.reader.lock().unwrap_or_else(PoisonError::into_inner);
             if !inner.shared.place.is_intact() {
-                return Err(gone(&inner.shared.place.database));
+                return Err(gone(&inner.shared.place.database, &Loss::StateLost));
             }
             let database = match &mut *reader {
                 Some(database) => database,
@@ -219,7 +220,8 @@ impl Inner {
 
     /// Does small work on the caller's thread, if nobody else is inside the gate or waits for it.
     fn try_inline(&self, work: &Work) -> Option<Result<Answers>> {
-        if work.0.len() > INLINE || !self.worker.is_idle() {
+        let wanted = !self.worker.is_idle() || self.shared.gate_wanted.load(Ordering::Acquire);
+        if work.0.len() > INLINE || wanted {
             return None;
         }
         let mut desk = match self.inline.try_lock() {
@@ -268,15 +270,6 @@ impl Store for SqliteStore {
         let command = || Command::acquire(request, shared.session.id);
         let (name, lease) = (&request.name, request.lease);
         let applied = self.run_waiting(Operation::Acquire, name, lease, command).await?;
-        if applied.outcome == Outcome::Gone(Loss::SessionDied) && !shared.session.is_intact() {
-            // Say what happened and what to do, not only that it did.
-            let message = format!(
-                "its session file {} was deleted while in use: open the store again",
-                shared.session.path().display()
-            );
-            let kind = ErrorKind::Lost(Loss::SessionDied);
-            return Err(Error::new(kind, Operation::Acquire, message).on(name).at(STORE));
-        }
         let record = applied.record;
         shared
             .with_context(0, |context| applied.outcome.into_attempt(&record, request, context))

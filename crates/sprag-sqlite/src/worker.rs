@@ -155,7 +155,7 @@ impl Queue {
                 continue;
             }
             let result = match &entered {
-                Ok(_) => shared.perform(&mut desk.database, &job.work),
+                Ok(_) => shared.perform(&desk.database, &job.work),
                 Err(error) => {
                     let error = std::io::Error::new(error.kind(), error.to_string());
                     Err(from_io("lock", &shared.place.gate, error))

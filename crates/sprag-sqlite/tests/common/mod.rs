@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
 
