@@ -1,0 +1,116 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What this process is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// The benchmark.
+    Local(Options),
+    /// One process of the crowd, started by the benchmark.
+    Member(PathBuf),
+    /// The process that holds many locks, started by the benchmark.
+    Holder(PathBuf),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// How often each side is measured.
+    pub(crate) pairs: usize,
+    /// How many processes want the same lock.
+    pub(crate) processes: usize,
+    /// How long a closed loop lasts.
+    pub(crate) length: Duration,
+    /// Whether a missed goal is a failure.
+    pub(crate) check: bool,
+    /// Where the results go.
+    pub(crate) page: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        Self {
+            pairs: 7,
+            processes: 64,
+            length: Duration::from_secs(3),
+            check: false,
+            page: root.map(|root| root.join("docs/bench-local.md")),
+        }
+    }
+}
+
+const FLAGS: &str = "--check, --pairs N, --no-page, --quick";
+
+/// Reads the command line; the error is for the person who typed it.
+pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
+    let mut words = arguments.iter().map(String::as_str);
+    let mut folder = || words.next().map(PathBuf::from).ok_or("no folder".to_owned());
+    match arguments.first().map(String::as_str) {
+        Some("local") => {}
+        Some("crowd-member") => {
+            folder()?;
+            return folder().map(Verb::Member);
+        }
+        Some("many-holder") => {
+            folder()?;
+            return folder().map(Verb::Holder);
+        }
+        other => {
+            let other = other.unwrap_or_default();
+            return Err(format!("there is no benchmark `{other}`; there is: local"));
+        }
+    }
+    let mut options = Options::default();
+    let mut flags = arguments.iter().skip(1).map(String::as_str);
+    while let Some(flag) = flags.next() {
+        match flag {
+            "--check" => options.check = true,
+            "--no-page" => options.page = None,
+            "--quick" => {
+                options.pairs = 1;
+                options.length = Duration::from_millis(300);
+                options.page = None;
+            }
+            "--pairs" => {
+                let number = flags.next().and_then(|word| word.parse().ok());
+                options.pairs = number.filter(|n| *n > 0).ok_or("--pairs needs a number")?;
+            }
+            other => return Err(format!("`local` takes no `{other}`; there are: {FLAGS}")),
+        }
+    }
+    Ok(Verb::Local(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Verb, parse};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn flags_change_the_options() {
+        assert_eq!(parse(&words("local")), Ok(Verb::Local(Options::default())));
+        let Ok(Verb::Local(options)) = parse(&words("local --check --pairs 9 --no-page")) else {
+            panic!("not accepted");
+        };
+        assert!(options.check && options.page.is_none());
+        assert_eq!(options.pairs, 9);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["", "moon", "local --fast", "local --pairs", "local --pairs 0"] {
+            assert!(parse(&words(line)).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_in_the_repository() {
+        let page = Options::default().page.unwrap();
+        assert!(page.parent().unwrap().parent().unwrap().join("Cargo.lock").exists());
+    }
+}
