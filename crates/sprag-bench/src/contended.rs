@@ -44,13 +44,12 @@ pub(crate) fn measure(folder: &Path, options: &Options) -> Result<Vec<Row>> {
 }
 
 fn both(crowd: &mut Crowd, length: Duration, pairs: usize, what: &str) -> Result<Pairs> {
-    let section = u64::try_from(SECTION.as_nanos())?;
     let mut all = Pairs::default();
     for pair in 1..=pairs {
         progress(&format!("{what}: pair {pair} of {pairs}"));
         let flock = crowd.round(Task { side: Side::Flock, length })?;
         let sprag = crowd.round(Task { side: Side::Sprag, length })?;
-        ensure!(!sprag.overlapped(section), "two processes were inside the lock at once");
+        ensure!(!sprag.overlapped(), "two processes were inside the lock at once");
         all.flock.push(flock);
         all.sprag.push(sprag);
     }
@@ -64,7 +63,24 @@ fn drain_rows(drain: &Pairs, processes: usize) -> Vec<Row> {
     vec![
         Row::pairs(&what, &ours, ("ideal", &ideal), Some(Goal::AtMost(1.3))),
         Row::pairs(&what, &ours, ("flock", &drain.flock(Round::drain_ms)), None),
+        gap_row(drain),
     ]
+}
+
+/// The time between one leaving and the next being inside.
+fn gap_row(pairs: &Pairs) -> Row {
+    let gaps = |rounds: &[Round]| {
+        let mut gaps: Vec<u64> = rounds.iter().flat_map(Round::gaps_micros).collect();
+        gaps.sort_unstable();
+        latency(&gaps)
+    };
+    Row {
+        what: "… hand-off, ms".to_owned(),
+        ours: gaps(&pairs.sprag),
+        reference: format!("flock {}", gaps(&pairs.flock)),
+        value: None,
+        goal: None,
+    }
 }
 
 fn closed_loop_rows(closed: &Pairs, processes: usize) -> Vec<Row> {
@@ -82,6 +98,7 @@ fn closed_loop_rows(closed: &Pairs, processes: usize) -> Vec<Row> {
             Some(Goal::AtLeast(0.8)),
         ),
         rate(Round::handoffs_to_another_per_second, "… to another process/s", None),
+        gap_row(closed),
         beside(Round::max_to_min, "… fairness, max/min per process", Some(Goal::AtMost(1.2))),
         beside(Round::longest_wait_ms, "… longest single wait, ms", None),
     ]

@@ -58,23 +58,23 @@ fn visits(length: Duration, mut visit: impl FnMut() -> Result<Visit>) -> Result<
 fn by_sprag(subject: &Subject) -> Result<Visit> {
     let wanted = now_nanos();
     let guard = subject.acquire(NAME)?;
-    let entered = stay();
+    let (entered, done) = stay();
     subject.release(guard)?;
-    Ok(Visit { entered, wanted, left: now_nanos() })
+    Ok(Visit { entered, wanted, done, left: now_nanos() })
 }
 
 fn by_flock(file: &File) -> Result<Visit> {
     let wanted = now_nanos();
     file.lock()?;
-    let entered = stay();
+    let (entered, done) = stay();
     file.unlock()?;
-    Ok(Visit { entered, wanted, left: now_nanos() })
+    Ok(Visit { entered, wanted, done, left: now_nanos() })
 }
 
-/// The section: the time it was entered, then some time of doing something else than computing.
+/// The section: some time of doing something else than computing. Returns when it began and ended.
 #[expect(clippy::disallowed_methods, reason = "the passing of time is the work in the section")]
-fn stay() -> u64 {
+fn stay() -> (u64, u64) {
     let entered = now_nanos();
     std::thread::sleep(SECTION);
-    entered
+    (entered, now_nanos())
 }

@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-const FLAGS: &str = "--check, --pairs N, --no-page, --quick";
+const FLAGS: &str = "--check, --pairs N, --processes N, --no-page, --quick";
 
 /// Reads the command line; the error is for the person who typed it.
 pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
@@ -73,14 +73,17 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
                 options.length = Duration::from_millis(300);
                 options.page = None;
             }
-            "--pairs" => {
-                let number = flags.next().and_then(|word| word.parse().ok());
-                options.pairs = number.filter(|n| *n > 0).ok_or("--pairs needs a number")?;
-            }
+            "--pairs" => options.pairs = number(flag, flags.next())?,
+            "--processes" => options.processes = number(flag, flags.next())?,
             other => return Err(format!("`local` takes no `{other}`; there are: {FLAGS}")),
         }
     }
     Ok(Verb::Local(options))
+}
+
+fn number(flag: &str, word: Option<&str>) -> Result<usize, String> {
+    let number = word.and_then(|word| word.parse().ok());
+    number.filter(|number| *number > 0).ok_or_else(|| format!("{flag} needs a number above 0"))
 }
 
 #[cfg(test)]
@@ -103,7 +106,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["", "moon", "local --fast", "local --pairs", "local --pairs 0"] {
+        for line in
+            ["", "moon", "local --fast", "local --pairs", "local --pairs 0", "local --processes x"]
+        {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

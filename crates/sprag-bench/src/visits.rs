@@ -11,6 +11,8 @@ pub(crate) struct Visit {
     pub(crate) entered: u64,
     /// Asked for the lock.
     pub(crate) wanted: u64,
+    /// Had done everything inside, and began to give the lock back.
+    pub(crate) done: u64,
     /// Gave the lock back, and was told so.
     pub(crate) left: u64,
 }
@@ -76,10 +78,20 @@ impl Round {
 
     /// Whether two processes were inside at once. The times are taken inside the lock, so this
     /// never says yes without a reason.
-    pub(crate) fn overlapped(&self, section_nanos: u64) -> bool {
+    pub(crate) fn overlapped(&self) -> bool {
+        self.in_order().windows(2).any(|pair| pair[1].entered < pair[0].done)
+    }
+
+    /// How long nobody was inside between two visits, in microseconds.
+    pub(crate) fn gaps_micros(&self) -> Vec<u64> {
+        let gap = |pair: &[Visit]| pair[1].entered.saturating_sub(pair[0].done) / 1000;
+        self.in_order().windows(2).map(gap).collect()
+    }
+
+    fn in_order(&self) -> Vec<Visit> {
         let mut visits: Vec<Visit> = self.visits().copied().collect();
         visits.sort_unstable();
-        visits.windows(2).any(|pair| pair[1].entered < pair[0].entered + section_nanos)
+        visits
     }
 
     fn visits(&self) -> impl Iterator<Item = &Visit> {
@@ -109,6 +121,7 @@ mod tests {
                 .map(|&(wanted, entered)| Visit {
                     entered: entered * MS,
                     wanted: wanted * MS,
+                    done: (entered + 1) * MS,
                     left: (entered + 1) * MS,
                 })
                 .collect(),
@@ -126,7 +139,8 @@ mod tests {
         assert_eq!(round.max_to_min(), 1.0);
         assert_eq!(round.longest_wait_ms(), 2.0);
         assert_eq!(round.drain_ms(), 6.0);
-        assert!(!round.overlapped(MS));
+        assert_eq!(round.gaps_micros(), [0, 1000, 1000]);
+        assert!(!round.overlapped());
     }
 
     #[test]
@@ -139,6 +153,6 @@ mod tests {
 
     #[test]
     fn two_inside_at_once_are_seen() {
-        assert!(round(&[&[(0, 5)], &[(0, 5)]]).overlapped(MS));
+        assert!(round(&[&[(0, 5)], &[(0, 5)]]).overlapped());
     }
 }
