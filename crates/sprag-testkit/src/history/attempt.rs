@@ -1,4 +1,4 @@
-//! [`Locks`]: the events of a history, sorted by lock and acquire call.
+//! [`Lock`] and [`Attempt`]: the events of a history, sorted by lock and acquire call.
 
 use std::collections::BTreeMap;
 

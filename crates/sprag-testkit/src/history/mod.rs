@@ -2,8 +2,8 @@
 //!
 //! Each process records an [`Event`] for each thing it did or learned, with the time before the
 //! request was sent and the time after the answer came, on the one clock of the machine. Several
-//! processes may append to one file. Afterwards [`check`] reads the whole history and lists every
-//! [`Violation`] of the [`Rules`], each with a short timeline.
+//! processes may append to one file. Afterwards [`check()`] reads the whole history and lists
+//! every [`Violation`] of the [`Rules`], each with a short timeline.
 //!
 //! | check | what it says |
 //! |---|---|

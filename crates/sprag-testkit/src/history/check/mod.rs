@@ -1,4 +1,4 @@
-//! [`check`]: one file for each group of checks.
+//! [`check()`]: one file for each group of checks.
 
 mod exclusion;
 mod fairness;
