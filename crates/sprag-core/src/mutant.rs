@@ -1,7 +1,7 @@
 //! Seeded bugs, compiled in only with `--cfg sprag_mutants`, to prove that the tests see them.
 //!
 //! `cargo xtask mutants` builds once with that flag and then runs the suite once per name in
-//! [`ALL`], with `SPRAG_MUTANT` set to it. A mutant that no test finds is a hole in the tests.
+//! `ALL`, with `SPRAG_MUTANT` set to it. A mutant that no test finds is a hole in the tests.
 
 /// Is the named bug switched on? Always `false`, at no cost, in a normal build.
 macro_rules! mutant {

@@ -323,6 +323,11 @@ impl<'a> Acquisition<'a> {
                 break;
             }
         }
+        // What this task has given away, or is releasing, it does not wait for in a circle.
+        let given_up = |holder: &HolderView| {
+            holder.party == self.party && !self.core.registry.is_holding(holder.lease)
+        };
+        views.iter_mut().for_each(|view| view.holders.retain(|holder| !given_up(holder)));
         deadlock::find(&views, self.party)
     }
 

@@ -107,6 +107,7 @@ impl Core {
         let claim = RenewalClaim { core: self, lease };
         let renewal = Renewal { name: lease.name.clone(), lease: lease.id, ttl, bind };
         let sent = self.now();
+        lease.with(|tenure| tenure.asked_to_last(ttl, sent));
         let request = self.store.renew(std::slice::from_ref(&renewal));
         let answers = self.request(Operation::Renew, RENEWAL_TIMEOUT, request).await;
         let answer = answers.map_err(|error| error.on(&lease.name))?.into_iter().next();

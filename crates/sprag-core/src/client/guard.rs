@@ -181,8 +181,8 @@ impl LockGuard {
 
     /// Makes the lease last `ttl` from now on, and be renewed to that length.
     ///
-    /// It sets, it does not add. It never brings a lost lock back, and a failed extension leaves
-    /// the lease as good as it was.
+    /// It sets, it does not add. It never brings a lost lock back. Unanswered, it leaves the
+    /// lease good for the shorter of the two lengths, until a renewal is answered.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lease is extended or not, and valid as before at least.
+    /// Cancel safe: the lease is extended or not, and as good as if it was not answered.
     pub async fn extend(&mut self, ttl: Duration) -> Result<()> {
         self.ensure_valid()?;
         let able = self.core().store.capability();
@@ -280,7 +280,8 @@ impl LockGuard {
         let answer = self.core().request(Operation::Convert, self.ttl(), request).await;
         match answer.map_err(|error| error.on(self.name()))? {
             Converted::Done(grant) => {
-                self.lease.with(|tenure| tenure.converted(grant));
+                let now = self.core().now();
+                self.lease.with(|tenure| tenure.converted(grant, now));
                 self.ensure_valid().map(|()| true)
             }
             Converted::Waiting => Ok(false),

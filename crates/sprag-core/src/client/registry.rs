@@ -110,7 +110,11 @@ impl Registry {
     pub(crate) fn close(&self) -> Vec<Arc<Lease>> {
         let mut inner = self.lock();
         inner.closed = true;
-        inner.leases.values().map(|entry| Arc::clone(&entry.lease)).collect()
+        let mut leases: Vec<_> =
+            inner.leases.values().map(|entry| Arc::clone(&entry.lease)).collect();
+        // The map has an order of its own in each process; a simulation wants the same again.
+        leases.sort_unstable_by_key(|lease| lease.id);
+        leases
     }
 
     pub(crate) fn len(&self) -> usize {

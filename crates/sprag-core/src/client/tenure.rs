@@ -25,6 +25,10 @@ pub fn margin(ttl: Duration) -> Duration {
     (ttl / 100 * MARGIN_PERCENT).max(MIN_MARGIN)
 }
 
+fn end_of(anchor: Moment, ttl: Duration) -> Moment {
+    anchor.plus(ttl).minus(margin(ttl))
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Asking,
@@ -43,6 +47,9 @@ pub(crate) struct Tenure {
     held_since: Moment,
     /// The store counts the current TTL from this moment or from a later one.
     anchor: Option<Moment>,
+    /// A shorter TTL was asked for and nobody knows whether the store has done it: then the lease
+    /// ends here.
+    cap: Option<Moment>,
     /// Whether the store has answered that the lease waits.
     queued: bool,
     /// When to try again after a failed renewal.
@@ -50,6 +57,8 @@ pub(crate) struct Tenure {
     /// A renewal or extension is under way; a second one could overtake it.
     renewing: bool,
     grant: Option<Grant>,
+    /// When the last conversion was answered.
+    converted: Option<Moment>,
 }
 
 impl Tenure {
@@ -61,10 +70,12 @@ impl Tenure {
             max_hold,
             held_since: Moment::START,
             anchor: None,
+            cap: None,
             queued: false,
             retry_at: None,
             renewing: false,
             grant: None,
+            converted: None,
         }
     }
 
@@ -89,7 +100,8 @@ impl Tenure {
     }
 
     pub(crate) fn deadline(&self) -> Moment {
-        self.anchor.unwrap_or(Moment::START).plus(self.ttl).minus(margin(self.ttl))
+        let deadline = end_of(self.anchor.unwrap_or(Moment::START), self.ttl);
+        self.cap.map_or(deadline, |cap| cap.min(deadline))
     }
 
     // ---- asking -----------------------------------------------------------------------------
@@ -169,8 +181,9 @@ impl Tenure {
     }
 
     /// The lease is held in another mode from now on.
-    pub(crate) fn converted(&mut self, grant: Grant) {
+    pub(crate) fn converted(&mut self, grant: Grant, now: Moment) {
         self.grant = Some(grant);
+        self.converted = Some(now);
     }
 
     // ---- renewing ---------------------------------------------------------------------------
@@ -209,6 +222,13 @@ impl Tenure {
         begin
     }
 
+    /// A renewal to `ttl` is about to be sent. If its answer is lost it may still have been done,
+    /// and a shorter lease than before ends earlier in the store.
+    pub(crate) fn asked_to_last(&mut self, ttl: Duration, sent: Moment) {
+        let end = end_of(sent, ttl);
+        self.cap = Some(self.cap.map_or(end, |cap| cap.min(end)));
+    }
+
     fn check_or_asking(&mut self, now: Moment) -> bool {
         self.phase == Phase::Asking || self.check(now).is_ok()
     }
@@ -222,9 +242,13 @@ impl Tenure {
         }
         match (&self.phase, answer) {
             (Phase::Asking | Phase::Holding, Renewed::Held(grant)) => {
-                self.grant = Some(*grant);
+                // A renewal that was under way during a conversion may tell the mode from before.
+                if self.converted.is_none_or(|converted| converted < sent) {
+                    self.grant = Some(*grant);
+                }
                 self.ttl = ttl;
                 self.anchor = self.anchor.max(Some(sent));
+                self.cap = None;
                 self.retry_at = None;
             }
             (Phase::Asking, Renewed::Waiting) => {
@@ -253,6 +277,10 @@ impl Tenure {
     /// A renewal is over, or was given up before it was answered: then nothing is known.
     pub(crate) fn renewal_over(&mut self) {
         self.renewing = false;
+        if self.cap.is_some_and(|cap| cap <= self.deadline()) {
+            // Whether the lease is shorter now is found out by renewing it.
+            self.retry_at = self.retry_at.or(self.anchor);
+        }
     }
 }
 
@@ -331,6 +359,44 @@ mod tests {
         tenure.renewed(&Renewed::Held(grant()), TTL, at(1_450), at(1_500));
         assert!(!tenure.is_suspect());
         assert_eq!(tenure.deadline(), at(4_420));
+    }
+
+    #[test]
+    fn a_renewal_sent_before_a_conversion_does_not_undo_it() {
+        let shared = Grant { fence: Fence::ZERO, mode: Mode::Shared };
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.converted(grant(), at(1_005));
+        tenure.renewed(&Renewed::Held(shared), TTL, at(1_000), at(1_010));
+        assert_eq!(tenure.grant(), Some(grant()));
+        assert_eq!(tenure.deadline(), at(3_970));
+        assert!(tenure.begin_renewal(at(2_000)));
+        tenure.renewed(&Renewed::Held(shared), TTL, at(2_000), at(2_010));
+        assert_eq!(tenure.grant(), Some(shared));
+    }
+
+    #[test]
+    fn an_unanswered_shortening_counts_until_it_is_known() {
+        let short = Duration::from_millis(1_000);
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_extension());
+        tenure.asked_to_last(short, at(500));
+        tenure.renewal_over();
+        assert_eq!(tenure.deadline(), at(1_490));
+        assert!(tenure.due() <= at(500), "it is renewed at once");
+        assert!(tenure.begin_renewal(at(510)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(510), at(520));
+        assert_eq!(tenure.deadline(), at(3_480));
+    }
+
+    #[test]
+    fn an_unanswered_lengthening_changes_nothing() {
+        let mut tenure = held_from(0, 0);
+        assert!(tenure.begin_extension());
+        tenure.asked_to_last(TTL * 2, at(500));
+        tenure.renewal_over();
+        assert_eq!(tenure.deadline(), at(2_970));
+        assert!(!tenure.is_suspect());
     }
 
     #[test]

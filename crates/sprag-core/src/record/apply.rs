@@ -5,7 +5,7 @@ use super::command::{
 };
 use super::{Gone, Hold, MAX_GONE, Record, Wait, permits_of};
 use crate::fence::Fence;
-use crate::id::{LeaseId, SessionId};
+use crate::id::{LeaseId, PartyId, SessionId};
 use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::mutant::mutant;
@@ -327,6 +327,11 @@ impl Step<'_> {
             hold.renewed_ms = now;
             hold.ttl_ms = ttl_ms;
             hold.session = rebind.unwrap_or(hold.session);
+            if rebind == Some(None) {
+                // Given away: from now on it does not belong to the one who acquired it, who may
+                // well wait for it.
+                hold.party = PartyId::from_u128(lease.as_u128());
+            }
             self.changed = true;
         } else if let Some(wait) = self.record.waiters.iter_mut().find(|wait| wait.lease == lease) {
             wait.renewed_ms = now;
@@ -341,7 +346,7 @@ impl Step<'_> {
         self.record.holders.push(Hold {
             lease,
             session: None,
-            party: crate::id::PartyId::from_u128(lease.as_u128()),
+            party: PartyId::from_u128(lease.as_u128()),
             mode: Mode::Exclusive,
             fence: self.record.fence,
             ttl_ms,
