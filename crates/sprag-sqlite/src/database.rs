@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use sprag_core::record::Record;
 use sprag_core::{Error, ErrorKind, LockName, Result};
 
+use crate::cache::{Cache, Cached};
 use crate::error::{corrupt, error, from_sqlite};
 
 /// Marks the file as sprag's: "sprg".
@@ -22,14 +23,16 @@ const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
 /// The largest fence that was cleaned away, in `meta`.
 const HIGH_WATER: &str = "fence";
 
+/// Names are in an index of their own: a table sorted by name keeps only a quarter of a page per
+/// row in place, and a record with a few waiters would be written to two pages each time.
 const SCHEMA: &str = "
     CREATE TABLE lock (
-        name TEXT PRIMARY KEY NOT NULL,
+        name TEXT NOT NULL UNIQUE,
         version INTEGER NOT NULL,
         waiting INTEGER NOT NULL,
         held INTEGER NOT NULL,
         record TEXT NOT NULL
-    ) WITHOUT ROWID;
+    );
     CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value NOT NULL) WITHOUT ROWID;";
 
 /// What a database file turned out to be.
@@ -46,6 +49,7 @@ pub(crate) enum Identity {
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
+    pub(crate) cache: Cache,
 }
 
 /// A record as it was read.
@@ -67,7 +71,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(path, flags).map_err(|e| from_sqlite(path, e))?;
-        let database = Self { connection, path: path.to_owned() };
+        let database = Self { connection, path: path.to_owned(), cache: Cache::default() };
         database.configure().map_err(|e| database.error(e))?;
         Ok(database)
     }
@@ -163,8 +167,9 @@ impl Database {
     pub(crate) fn load(&self, name: &LockName) -> Result<Loaded> {
         let query = "SELECT version, record FROM lock WHERE name = ?1";
         let loaded = self.prepared(query)?.query_row([name.as_str()], |row| {
-            let version: i64 = row.get(0)?;
-            Ok((version, self.read(name.as_str(), version, row.get_ref(1)?)))
+            let (version, text) = (row.get(0)?, row.get_ref(1)?);
+            let known = text.as_str().ok().and_then(|text| self.cache.with_text(name, text));
+            Ok((version, known.map_or_else(|| self.read(name.as_str(), version, text), Ok)))
         });
         match loaded.optional().map_err(|e| self.error(e))? {
             Some((version, record)) => Ok(Loaded { version: Some(version), record: record? }),
@@ -274,27 +279,64 @@ impl std::ops::Deref for Transaction<'_> {
     }
 }
 
+/// A record as a row.
+struct Row<'a> {
+    name: &'a str,
+    version: i64,
+    waiting: i64,
+    held: i64,
+    text: String,
+}
+
+impl Database {
+    /// Writes a record over the remembered one, unless the row has changed since. One statement,
+    /// so one atomic step: comparing the whole text, no other record is mistaken for it.
+    pub(crate) fn replace(&self, name: &LockName, old: &Cached, new: &Record) -> Result<bool> {
+        let row = self.row(name, new)?;
+        let query = "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, record = ?5 \
+                     WHERE name = ?1 AND version = ?6 AND record = ?7";
+        let values =
+            params![row.name, row.version, row.waiting, row.held, row.text, old.version, old.text];
+        if self.execute(query, values)? == 1 {
+            self.cache.remember(name, row.version, row.text, new);
+            return Ok(true);
+        }
+        self.cache.mistrust(name);
+        Ok(false)
+    }
+
+    fn row<'a>(&self, name: &'a LockName, record: &Record) -> Result<Row<'a>> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let too_large = |_| corrupt(&self.path, name.as_str(), "its version is too large");
+        Ok(Row {
+            name: name.as_str(),
+            version: i64::try_from(record.version).map_err(too_large)?,
+            waiting: number(record.waiters.len()),
+            held: number(record.holders.len()),
+            text: record.to_json(),
+        })
+    }
+}
+
 impl Transaction<'_> {
     /// Writes a record that was loaded with `version` in this transaction.
     pub(crate) fn save(&self, name: &LockName, version: Option<i64>, to: &Record) -> Result<()> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let (waiting, held) = (number(to.waiters.len()), number(to.holders.len()));
-        let new = i64::try_from(to.version)
-            .map_err(|_| corrupt(&self.0.path, name.as_str(), "its version is too large"))?;
-        let (name, json) = (name.as_str(), to.to_json());
+        let row = self.0.row(name, to)?;
         let written = match version {
             None => self.0.execute(
-                "INSERT INTO lock (name, version, waiting, held, record) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![name, new, waiting, held, json],
+                "INSERT INTO lock (name, version, waiting, held, record) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![row.name, row.version, row.waiting, row.held, row.text],
             )?,
             // The transaction alone makes this safe; the compare is the belt to its braces.
             Some(old) => self.0.execute(
                 "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, record = ?5 \
                  WHERE name = ?1 AND version = ?6",
-                params![name, new, waiting, held, json, old],
+                params![row.name, row.version, row.waiting, row.held, row.text, old],
             )?,
         };
         if written == 1 {
+            self.0.cache.remember(name, row.version, row.text, to);
             return Ok(());
         }
         Err(from_sqlite(

@@ -17,6 +17,7 @@
 //! | `sprag.db.sessions/<id>` | locked by a live process; free to lock means dead |
 //! | `sprag.db.sessions/<id>.sock` | where that process is woken |
 
+mod cache;
 mod config;
 mod database;
 mod desk;

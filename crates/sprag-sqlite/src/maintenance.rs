@@ -15,12 +15,12 @@ use crate::place::Place;
 
 /// After how many transactions of this handle the housekeeping runs; each adds about 4 KiB to
 /// the log.
-const EVERY: u32 = 1000;
+const EVERY: u32 = 500;
 /// After how many checkpoints the free records are counted.
 const CLEAN_UP_EVERY: u32 = 8;
 /// From this many frames on, the log is copied inside the gate, so that it can start again even
 /// if somebody always writes.
-const LONG_LOG: i64 = 4_096;
+const LONG_LOG: i64 = 1_000;
 /// From this many bytes on, the log is cut. Before, it keeps its space for full disks.
 const HUGE_LOG: u64 = 32 << 20;
 /// The same where nobody else is there: who comes first has to read the whole log.

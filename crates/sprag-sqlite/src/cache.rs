@@ -1,0 +1,68 @@
+//! [`Cache`]: the last records that a connection wrote, so that it need not read them again.
+//!
+//! It never decides anything. What was decided from a remembered record is written only if the
+//! row still has exactly the remembered text, in the same statement; otherwise the row is read.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use sprag_core::LockName;
+use sprag_core::record::Record;
+
+/// How many records are remembered.
+const MAX_RECORDS: usize = 256;
+/// The longest text that is remembered: long queues change too often to be worth it.
+const MAX_TEXT: usize = 4096;
+
+/// A record as this connection wrote or read it last.
+#[derive(Clone, Debug)]
+pub(crate) struct Cached {
+    pub(crate) version: i64,
+    pub(crate) text: String,
+    pub(crate) record: Record,
+    /// Whether nobody else wrote it between our last two looks. If somebody did, it is likely to
+    /// be so again, and a try with the remembered record would only cost time.
+    pub(crate) likely_current: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cache(RefCell<HashMap<LockName, Cached>>);
+
+impl Cache {
+    /// The record, if it is worth trying to write without reading.
+    pub(crate) fn likely_current(&self, name: &LockName) -> Option<Cached> {
+        self.0.borrow().get(name).filter(|cached| cached.likely_current).cloned()
+    }
+
+    /// The record with exactly this text, which need not be parsed again.
+    pub(crate) fn with_text(&self, name: &LockName, text: &str) -> Option<Record> {
+        let mut records = self.0.borrow_mut();
+        let cached = records.get_mut(name).filter(|cached| cached.text == text)?;
+        cached.likely_current = true;
+        Some(cached.record.clone())
+    }
+
+    /// Remembers what was written. A transaction that fails later leaves a wrong memory, which
+    /// the comparison finds out.
+    pub(crate) fn remember(&self, name: &LockName, version: i64, text: String, record: &Record) {
+        let mut records = self.0.borrow_mut();
+        let known = records.get(name);
+        let likely_current = known.is_none_or(|cached| cached.likely_current);
+        if text.len() > MAX_TEXT {
+            records.remove(name);
+            return;
+        }
+        if known.is_none() && records.len() >= MAX_RECORDS {
+            records.clear();
+        }
+        let record = record.clone();
+        records.insert(name.clone(), Cached { version, text, record, likely_current });
+    }
+
+    /// Somebody else wrote it.
+    pub(crate) fn mistrust(&self, name: &LockName) {
+        if let Some(cached) = self.0.borrow_mut().get_mut(name) {
+            cached.likely_current = false;
+        }
+    }
+}
