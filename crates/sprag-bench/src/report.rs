@@ -162,10 +162,12 @@ What is measured:
 
 - *uncontended*: one task acquires and releases one lock, over and over. Raw SQLite commits two
   updates of a row of the same size through the same settings (WAL, synchronous NORMAL), which is
-  the least a durable lock in SQLite can cost. flock(2) writes nothing and tells nobody who holds
-  it.
+  the least a durable lock in SQLite can cost. By default SQLite copies its log into the database
+  every 1,000 pages; \"no checkpoints\" leaves even that out. flock(2) writes nothing and tells
+  nobody who holds it.
 - *drain*: 64 processes start at once, each enters once and sleeps 1 ms inside. The ideal is
   64 ms.
+- *hand-off*: from the end of one process's section to the begin of the next one's.
 - *closed loop*: the same processes enter again and again for some seconds. flock(2) mostly lets
   the process in that has just left; so its rate is high, and its fairness poor.
 - *store request*: a single question to SQLite, seen from inside the 64 processes. A long one
