@@ -1,4 +1,5 @@
 //! Opening: what is made, what is refused, and that refused files stay as they are.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may")]
 
 mod common;
 

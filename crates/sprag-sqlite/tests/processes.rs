@@ -1,4 +1,5 @@
 //! Real processes, killed and stopped at bad moments.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may")]
 
 mod common;
 
