@@ -7,6 +7,7 @@ use tracing::Instrument;
 
 use super::core::Core;
 use super::lease::Lease;
+use super::suspicion::Suspicion;
 use super::tenure::{Phase, Tenure};
 use super::{LockGuard, LockRequest, Pending, Wait};
 use crate::clock::Moment;
@@ -16,10 +17,9 @@ use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::mutant::mutant;
 use crate::name::LockName;
-use crate::policy::deadlock::{self, Deadlock};
 use crate::policy::{Backoff, RetryConfig};
-use crate::store::{Attempt, Bind, Contention, Listing, Request, Takeover};
-use crate::view::{HolderView, LockView};
+use crate::store::{Attempt, Bind, Contention, Request, Takeover};
+use crate::view::HolderView;
 
 /// How often a store that does not answer is asked again, within one acquire.
 const STORE_RETRIES: RetryConfig = RetryConfig {
@@ -33,11 +33,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How often by those further back, at most this many times as seldom.
 const SELDOM: Duration = Duration::from_secs(1);
 const MOST_SELDOM: u32 = 5;
-/// When a waiter looks for a deadlock first, and then again.
-const DEADLOCK_FIRST: Duration = Duration::from_secs(1);
-const DEADLOCK_AGAIN: Duration = Duration::from_secs(5);
-/// How many pages of contended locks the search for a deadlock reads at most.
-const DEADLOCK_PAGES: usize = 16;
 
 pub(super) async fn acquire(request: LockRequest) -> Result<LockGuard> {
     let name = request.validate()?;
@@ -61,8 +56,7 @@ struct Acquisition<'a> {
     party: PartyId,
     started: Moment,
     deadline: Moment,
-    /// When to look for a deadlock.
-    suspicious_at: Moment,
+    suspicion: Suspicion,
     contended: bool,
     /// How many times the lock was looked at in vain.
     looks: u32,
@@ -78,7 +72,7 @@ impl<'a> Acquisition<'a> {
             Wait::Forever => Moment::NEVER,
         };
         let party = request.party.unwrap_or_else(|| request.client.current_party());
-        let suspicious_at = started.plus(DEADLOCK_FIRST);
+        let suspicion = Suspicion::new(started);
         Self {
             request,
             name,
@@ -86,7 +80,7 @@ impl<'a> Acquisition<'a> {
             party,
             started,
             deadline,
-            suspicious_at,
+            suspicion,
             contended: false,
             looks: 0,
         }
@@ -97,7 +91,7 @@ impl<'a> Acquisition<'a> {
             let tenure =
                 Tenure::new(self.request.ttl, self.request.auto_renew, self.request.max_hold);
             let id = self.request.client.new_lease_id();
-            let lease = Lease::new(id, self.name.clone(), self.request.mode, tenure);
+            let lease = Lease::new(id, self.party, self.name.clone(), self.request.mode, tenure);
             let pending = self.request.client.register(lease)?;
             // Usually one round. Another one, with a new lease, if the place was lost while
             // waiting: the store forgot it, or this process slept too long.
@@ -263,13 +257,7 @@ impl<'a> Acquisition<'a> {
             () = self.core.sleep(self.next_look(now, contention)) => {}
         }
         self.looks = self.looks.saturating_add(1);
-        let now = self.core.now();
-        if now >= self.suspicious_at {
-            let spread = DEADLOCK_AGAIN.mul_f64(0.8 + 0.4 * self.core.entropy.next_fraction());
-            self.suspicious_at = now.plus(spread);
-            self.look_for_deadlock(lease).await?;
-        }
-        Ok(())
+        self.suspicion.follow(self.core, lease).await
     }
 
     fn next_look(&self, now: Moment, contention: &Contention) -> Duration {
@@ -287,7 +275,7 @@ impl<'a> Acquisition<'a> {
         let lease_ends = contention.holders.iter().filter_map(|holder| holder.remaining).min();
         // A moment after the end: on the dot, the store might still see it as held.
         let lease_ends = lease_ends.map_or(Duration::MAX, |left| left + Duration::from_millis(2));
-        let ours = self.deadline.min(self.suspicious_at).since(now);
+        let ours = self.deadline.min(self.suspicion.due()).since(now);
         look.mul_f64(jitter).min(lease_ends).min(ours)
     }
 
@@ -297,38 +285,6 @@ impl<'a> Acquisition<'a> {
         if self.core.request(Operation::Release, SELDOM, request).await.is_ok() {
             pending.forget();
         }
-    }
-
-    async fn look_for_deadlock(&self, lease: &Lease) -> Result<()> {
-        // What is seen twice, edge by edge, was there all the time in between: no phantom.
-        let Some(first) = self.find_deadlock().await else { return Ok(()) };
-        let Some(second) = self.find_deadlock().await else { return Ok(()) };
-        if !second.confirms(&first) || second.victim != lease.id {
-            return Ok(());
-        }
-        self.core.telemetry.deadlock();
-        let message = format!("deadlock: {second}; this one gave up, the others can go on");
-        Err(Error::new(ErrorKind::Deadlock, Operation::Acquire, message))
-    }
-
-    async fn find_deadlock(&self) -> Option<Deadlock> {
-        let mut views: Vec<LockView> = Vec::new();
-        let mut listing = Listing { contended: true, ..Listing::default() };
-        for _ in 0..DEADLOCK_PAGES {
-            let page = self.core.request(Operation::List, SELDOM, self.core.store.list(&listing));
-            let page = page.await.ok()?;
-            views.extend(page.locks);
-            listing.after = page.next;
-            if listing.after.is_none() {
-                break;
-            }
-        }
-        // What this task has given away, or is releasing, it does not wait for in a circle.
-        let given_up = |holder: &HolderView| {
-            holder.party == self.party && !self.core.registry.is_holding(holder.lease)
-        };
-        views.iter_mut().for_each(|view| view.holders.retain(|holder| !given_up(holder)));
-        deadlock::find(&views, self.party)
     }
 
     fn give_up(&self, kind: ErrorKind, contention: &Contention) -> Error {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::core::{Core, REQUEST_TIMEOUT};
 use super::keeper::Order;
 use super::lease::Lease;
+use super::suspicion::Suspicion;
 use super::tenure::Phase;
 use super::ticket::Ticket;
 use super::{Client, Inner};
@@ -214,13 +215,15 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// Deadlock for a shared lock that is not the only reader; lost; unsupported.
+    /// Deadlock for a shared lock that is not the only reader, or if the other readers wait for
+    /// a lock of this task; lost; unsupported.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the guard keeps what it has, and other readers are let in again.
     pub async fn upgrade(&mut self) -> Result<()> {
         let wish = Wish { guard: self, withdrawn: false };
+        let mut suspicion = Suspicion::new(wish.guard.core().now());
         loop {
             if wish.guard.convert(Mode::Exclusive, true).await? {
                 wish.came_true();
@@ -234,6 +237,7 @@ impl LockGuard {
                 () = core.store.changed(&lease.name, lease.id) => {}
                 () = core.sleep(Duration::from_millis(250)) => {}
             }
+            suspicion.follow(core, lease).await?;
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use super::tenure::{Phase, Tenure};
 use crate::clock::Moment;
-use crate::id::LeaseId;
+use crate::id::{LeaseId, PartyId};
 use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::name::LockName;
@@ -14,6 +14,8 @@ use crate::name::LockName;
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
+    /// Who counts as its holder, or as waiting, in a deadlock.
+    pub(crate) party: PartyId,
     pub(crate) name: LockName,
     /// The mode asked for; the mode held is in the grant.
     pub(crate) mode: Mode,
@@ -27,9 +29,16 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(id: LeaseId, name: LockName, mode: Mode, tenure: Tenure) -> Self {
+    pub(crate) fn new(
+        id: LeaseId,
+        party: PartyId,
+        name: LockName,
+        mode: Mode,
+        tenure: Tenure,
+    ) -> Self {
         Self {
             id,
+            party,
             name,
             mode,
             process: std::process::id(),

@@ -18,6 +18,7 @@ mod keeper;
 mod lease;
 mod registry;
 mod request;
+mod suspicion;
 mod telemetry;
 mod tenure;
 mod ticket;
@@ -282,7 +283,13 @@ impl Client {
     pub async fn adopt(&self, ticket: Ticket) -> Result<LockGuard> {
         let core = &self.inner.core;
         let tenure = Tenure::new(ticket.ttl, true, None);
-        let lease = Lease::new(ticket.lease, ticket.name.clone(), ticket.mode, tenure);
+        let lease = Lease::new(
+            ticket.lease,
+            self.current_party(),
+            ticket.name.clone(),
+            ticket.mode,
+            tenure,
+        );
         let pending = self.register(lease)?;
         let renewal = Renewal {
             name: ticket.name.clone(),

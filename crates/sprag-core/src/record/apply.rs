@@ -173,15 +173,18 @@ impl Step<'_> {
     // ---- commands ---------------------------------------------------------------------------
 
     fn acquire(&mut self, acquire: &Acquire) -> Outcome {
-        if let Some(hold) = self.record.holders.iter().find(|hold| hold.lease == acquire.lease) {
+        if self.record.holders.iter().any(|hold| hold.lease == acquire.lease) {
             // A repeated request, or a waiter that was granted meanwhile. Its end is not moved:
-            // the caller counts from an earlier request.
-            let mut grant = Grant { fence: hold.fence, mode: hold.mode };
-            if mutant!("repeat_takes_new_fence") {
+            // the caller counts from an earlier request. An upgrade that became possible just
+            // now is part of the answer.
+            self.promote();
+            let mut outcome = self.outcome_of_waiting(acquire.lease);
+            if let Outcome::Granted(grant) = &mut outcome
+                && mutant!("repeat_takes_new_fence")
+            {
                 grant.fence = self.next_fence().unwrap_or(grant.fence);
             }
-            self.promote();
-            return Outcome::Granted(grant);
+            return outcome;
         }
         let waits = self.record.waiters.iter().any(|wait| wait.lease == acquire.lease);
         if !waits {

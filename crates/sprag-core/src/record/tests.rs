@@ -273,6 +273,18 @@ fn an_upgrade_waits_for_readers_keeps_new_ones_out_and_takes_a_new_fence() {
 }
 
 #[test]
+fn a_repeated_acquire_tells_of_an_upgrade_granted_in_the_same_step() {
+    let record = take(Record::default(), request(1, Mode::Upgradable), 0).record;
+    let record = shared(record, 2, 0).record;
+    let record = convert(record, 1, Mode::Exclusive, true).record;
+    // The reader dies, and the first to notice is the upgrader that asks again.
+    let again = Command::Acquire(Box::new(request(1, Mode::Upgradable)));
+    let applied = run_dead(record, again, 0, &[2]);
+    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive };
+    assert_eq!(applied.outcome, Outcome::Granted(grant));
+}
+
+#[test]
 fn of_two_upgraders_one_is_told_instead_of_waiting_for_ever() {
     let record = shared(shared(Record::default(), 1, 0).record, 2, 0).record;
     let first = convert(record, 1, Mode::Exclusive, true);

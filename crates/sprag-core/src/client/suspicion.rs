@@ -1,0 +1,68 @@
+//! [`Suspicion`]: a waiter's search for the deadlock it may be part of.
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::lease::Lease;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::id::PartyId;
+use crate::policy::deadlock::{self, Deadlock};
+use crate::store::Listing;
+use crate::view::LockView;
+
+/// When a waiter looks first, and about how long it waits to look again.
+const FIRST: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(5);
+/// How long the store may take to list.
+const LISTING: Duration = Duration::from_secs(1);
+/// How many pages of contended locks are read at most.
+const MAX_PAGES: usize = 16;
+
+pub(super) struct Suspicion {
+    due: Moment,
+}
+
+impl Suspicion {
+    pub(super) const fn new(started: Moment) -> Self {
+        Self { due: started.plus(FIRST) }
+    }
+
+    /// When the next look is due.
+    pub(super) const fn due(&self) -> Moment {
+        self.due
+    }
+
+    /// Looks, if it is time. All members of a deadlock choose the same victim, and only the
+    /// victim gets the error; the others can go on once it has let go.
+    pub(super) async fn follow(&mut self, core: &Core, lease: &Lease) -> Result<()> {
+        let now = core.now();
+        if now < self.due {
+            return Ok(());
+        }
+        self.due = now.plus(AGAIN.mul_f64(0.8 + 0.4 * core.entropy.next_fraction()));
+        // What is seen twice, edge by edge, was there all the time in between: no phantom.
+        let Some(first) = find(core, lease.party).await else { return Ok(()) };
+        let Some(second) = find(core, lease.party).await else { return Ok(()) };
+        if !second.confirms(&first) || second.victim != lease.id {
+            return Ok(());
+        }
+        core.telemetry.deadlock();
+        let message = format!("deadlock: {second}; this one gave up, the others can go on");
+        Err(Error::new(ErrorKind::Deadlock, Operation::Acquire, message).on(&lease.name))
+    }
+}
+
+async fn find(core: &Core, party: PartyId) -> Option<Deadlock> {
+    let mut views: Vec<LockView> = Vec::new();
+    let mut listing = Listing { contended: true, ..Listing::default() };
+    for _ in 0..MAX_PAGES {
+        let page = core.request(Operation::List, LISTING, core.store.list(&listing)).await.ok()?;
+        views.extend(page.locks);
+        listing.after = page.next;
+        if listing.after.is_none() {
+            break;
+        }
+    }
+    deadlock::find(&views, party)
+}
