@@ -30,10 +30,11 @@ Verbs:
   model    checks the models of the lock machine, in release
              --large       bigger models; minutes instead of seconds
   mutants  plants known bugs one by one; each of them has to be found
-  sim      simulates the system with faults: --seed N, --days N
+  sim      simulates the system with faults
+             --seed N      the run to repeat; more flags: --help
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)
-             --check       exits with 1 if a goal is missed
+             --check       exits with 1 if a goal is missed; more flags: --help
   help     this text
 ";
 

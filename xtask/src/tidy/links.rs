@@ -8,7 +8,11 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
         for (line, target) in targets(text) {
             let Some(file) = resolve(path, target) else { continue };
             if !files.has(&file) {
-                findings.push(Finding::new(path, line, format!("leads nowhere: `{target}`")));
+                findings.push(Finding::new(
+                    path,
+                    line,
+                    format!("leads to no file in git: `{target}`"),
+                ));
             }
         }
     }
@@ -113,9 +117,9 @@ mod tests {
         assert_eq!(
             findings(text),
             [
-                "docs/a.md:2: leads nowhere: `c.md`",
-                "docs/a.md:2: leads nowhere: `deep/c.md`",
-                "docs/a.md:3: leads nowhere: `../c.md`"
+                "docs/a.md:2: leads to no file in git: `c.md`",
+                "docs/a.md:2: leads to no file in git: `deep/c.md`",
+                "docs/a.md:3: leads to no file in git: `../c.md`"
             ]
         );
     }
