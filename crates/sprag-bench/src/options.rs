@@ -41,7 +41,12 @@ impl Default for Options {
     }
 }
 
-const FLAGS: &str = "--check, --pairs N, --processes N, --no-page, --quick";
+const FLAGS: &str = "
+  --check        exit with 1 if a goal is missed
+  --pairs N      measure each side N times; 7 by default
+  --processes N  for contention; 64 by default
+  --no-page      do not write docs/bench-local.md
+  --quick        one short pair, no page: only to see that it runs";
 
 /// Reads the command line; the error is for the person who typed it.
 pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
@@ -75,7 +80,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
             }
             "--pairs" => options.pairs = number(flag, flags.next())?,
             "--processes" => options.processes = number(flag, flags.next())?,
-            other => return Err(format!("`local` takes no `{other}`; there are: {FLAGS}")),
+            other => return Err(format!("`local` takes no `{other}`; there are:{FLAGS}")),
         }
     }
     Ok(Verb::Local(options))
