@@ -22,3 +22,27 @@ pub use sprag_core::{
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
 pub use sprag_sqlite::{SqliteConfig, SqliteStore};
+
+/// The examples in the documents run as doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/best-practices.md")]
+    struct BestPractices;
+    #[doc = include_str!("../../../docs/guarantees.md")]
+    struct Guarantees;
+    #[doc = include_str!("../../../docs/metrics.md")]
+    struct Metrics;
+    #[doc = include_str!("../../../docs/migration.md")]
+    struct Migration;
+    #[doc = include_str!("../../../docs/stores/memory.md")]
+    struct Memory;
+    #[cfg(feature = "sqlite")]
+    #[doc = include_str!("../../../docs/stores/sqlite.md")]
+    struct Sqlite;
+    #[doc = include_str!("../../../docs/troubleshooting.md")]
+    struct Troubleshooting;
+    #[doc = include_str!("../../../ARCHITECTURE.md")]
+    struct Architecture;
+    #[doc = include_str!("../../../CONTRIBUTING.md")]
+    struct Contributing;
+}

@@ -26,6 +26,9 @@ mod leader_election;
 #[path = "../examples/monitoring.rs"]
 #[expect(dead_code, reason = "its main is not used here")]
 mod monitoring;
+#[cfg(feature = "sqlite")]
+#[path = "../examples/quickstart.rs"]
+mod quickstart;
 #[path = "../examples/sorted_multi_lock.rs"]
 #[expect(dead_code, reason = "its main is not used here")]
 mod sorted_multi_lock;
@@ -108,6 +111,28 @@ async fn monitoring_sees_the_extension(place: Place) {
 async fn a_late_writer_is_refused(place: Place) {
     let (content, refused) = fencing::run(&place.url).await.unwrap();
     assert_eq!((&*content, &*refused), ("new", "a later holder has written already"));
+}
+
+/// The one example that uses the store in the state directory, so it gets one of its own: in a
+/// child process, because the environment belongs to the whole process.
+#[cfg(feature = "sqlite")]
+#[test]
+fn quickstart_makes_a_store_in_the_state_directory() {
+    const CHILD: &str = "SPRAG_TEST_QUICKSTART";
+    if std::env::var_os(CHILD).is_some() {
+        return quickstart::run().unwrap();
+    }
+    let state = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "quickstart_makes_a_store_in_the_state_directory", "--nocapture"])
+        .env(CHILD, "1")
+        .env("XDG_STATE_HOME", state.path())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("held, with fence ") && shown.contains("only one process is here"));
+    assert!(state.path().join("sprag/sprag.db").is_file());
 }
 
 /// Nobody forgets to run a new example here.
