@@ -200,9 +200,25 @@ impl Store for Session {
             biased;
             () = self.killed() => {
                 drop(store);
-                std::future::pending().await;
+                std::future::pending::<()>().await;
             }
             () = async { store.changed(name, lease).await } => {}
         }
     }
+}
+
+/// How long a case may take, so that one that hangs is reported by its name.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs one case on a runtime of its own, with two threads.
+///
+/// # Panics
+///
+/// If the case does, or hangs.
+pub fn run(case: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("the operating system gives the case two threads");
+    let done = runtime.block_on(async { tokio::time::timeout(LIMIT, case).await });
+    assert!(done.is_ok(), "the case hangs for {LIMIT:?}");
 }

@@ -1,7 +1,10 @@
 //! What a store and the client are tested with.
 //!
-//! [`harness`] is what a store brings along to be tested. [`history`] records what every process
-//! believed and when, and checks afterwards that it was true.
+//! [`harness`] is what a store brings along to be tested. [`fault`] loses requests and replies on
+//! the way. [`history`] records what every process believed and when, and checks afterwards that
+//! it was true.
 
+pub mod fault;
 pub mod harness;
 pub mod history;
+pub mod support;
