@@ -9,10 +9,11 @@ use sprag_core::clock::Clock;
 use sprag_core::record::{Applied, Command, Context, Expiry, Outcome, Record, apply};
 use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
 
-use crate::database::{Database, is_conflict};
+use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
 use crate::place::Place;
+use crate::rows::is_conflict;
 use crate::session::Session;
 use crate::wake::Wakeups;
 

@@ -27,6 +27,7 @@ mod gate;
 mod maintenance;
 mod open;
 mod place;
+mod rows;
 mod session;
 mod store;
 mod wake;

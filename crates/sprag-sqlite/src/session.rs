@@ -14,8 +14,6 @@ use sprag_core::entropy::OsEntropy;
 
 use crate::place::identity;
 
-/// How many files a sweep looks at; the next open goes on.
-const SWEEP: usize = 4096;
 /// How the name of a session file begins before it is locked.
 const UNBORN: &str = "new-";
 
@@ -108,6 +106,7 @@ fn is_dead(path: &Path) -> bool {
         Ok(()) => {
             // Nobody can own it again, so whoever sees this may remove it. The lock goes with
             // the handle; until then the answer to others is "free" or "missing": dead.
+            remove(&path.with_extension("sock"));
             remove(path);
             true
         }
@@ -118,7 +117,7 @@ fn is_dead(path: &Path) -> bool {
 /// Removes what dead sessions left behind. Called inside the gate. Returns how many are alive.
 pub(crate) fn sweep(directory: &Path) -> io::Result<usize> {
     let mut alive = 0;
-    for entry in fs::read_dir(directory)?.take(SWEEP) {
+    for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
         let path = directory.join(name);
@@ -127,11 +126,8 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<usize> {
                 remove(&path);
             }
         } else if is_id(name.strip_prefix(UNBORN).unwrap_or(name)) {
-            if is_dead(&path) {
-                remove(&directory.join(format!("{name}.sock")));
-            } else {
-                alive += 1;
-            }
+            // All of them: a new boot must not overlook a live one.
+            alive += usize::from(!is_dead(&path));
         }
     }
     Ok(alive)
