@@ -199,7 +199,9 @@ fn a_detached_lease_lives_by_its_ttl_alone() {
 fn a_renewal_can_detach_a_lease_from_its_session_and_attach_it_to_another() {
     let rebind = |to| Command::Renew { lease: lease(1), ttl_ms: TTL, rebind: Some(to) };
     let record = acquire(Record::default(), 1, 0).record;
+    let party = record.holders[0].party;
     let detached = run(record, rebind(None), 0).record;
+    assert_ne!(detached.holders[0].party, party, "who gave it away may wait for it");
     assert_eq!(holders(&run_dead(detached.clone(), Command::Reap, 0, &[1]).record), [1]);
     let attached = run(detached, rebind(Some(SessionId::from_u128(5))), 0).record;
     assert!(run_dead(attached, Command::Reap, 0, &[5]).record.is_free());
