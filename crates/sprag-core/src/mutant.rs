@@ -37,6 +37,7 @@ pub const ALL: &[&str] = &[
     "unknown_means_failed",
     "cancel_leaks",
     "lost_never_told",
+    "asking_counts_as_renewal",
 ];
 
 /// Whether the bug named `name` is the one chosen by `SPRAG_MUTANT`.

@@ -50,6 +50,9 @@ pub(crate) struct Tenure {
     /// A shorter TTL was asked for and nobody knows whether the store has done it: then the lease
     /// ends here.
     cap: Option<Moment>,
+    /// The store counts the life of a waiter from this moment or from a later one. Asking again
+    /// writes nothing there, so it moves the anchor but not this.
+    alive: Option<Moment>,
     /// Whether the store has answered that the lease waits.
     queued: bool,
     /// When to try again after a failed renewal.
@@ -71,6 +74,7 @@ impl Tenure {
             held_since: Moment::START,
             anchor: None,
             cap: None,
+            alive: None,
             queued: false,
             retry_at: None,
             renewing: false,
@@ -110,6 +114,7 @@ impl Tenure {
     /// be the one that is applied.
     pub(crate) fn asked(&mut self, sent: Moment) {
         self.anchor.get_or_insert(sent);
+        self.alive.get_or_insert(sent);
     }
 
     /// The store answered a request sent at `sent` with "not yet": if the lock is granted, then
@@ -117,6 +122,9 @@ impl Tenure {
     pub(crate) fn not_granted(&mut self, sent: Moment, queued: bool) {
         self.anchor = self.anchor.max(Some(sent));
         self.queued = queued;
+        if mutant!("asking_counts_as_renewal") {
+            self.alive = self.anchor;
+        }
     }
 
     /// The store has granted the lock; the lease is not entered yet.
@@ -190,9 +198,10 @@ impl Tenure {
 
     /// When somebody has to look at this lease again.
     pub(crate) fn due(&self) -> Moment {
-        let renew = match self.anchor {
+        let counted = if self.phase == Phase::Asking { self.alive } else { self.anchor };
+        let renew = match counted {
             _ if self.renewing => Moment::NEVER,
-            Some(anchor) => self.retry_at.unwrap_or(anchor.plus(self.ttl / 3)),
+            Some(counted) => self.retry_at.unwrap_or(counted.plus(self.ttl / 3)),
             None => Moment::NEVER,
         };
         match self.phase {
@@ -253,6 +262,7 @@ impl Tenure {
             }
             (Phase::Asking, Renewed::Waiting) => {
                 self.anchor = self.anchor.max(Some(sent));
+                self.alive = self.alive.max(Some(sent));
                 self.retry_at = None;
                 self.grant = None;
             }
@@ -337,6 +347,19 @@ mod tests {
         assert_eq!(tenure.deadline(), at(3_770));
         assert!(!tenure.wants_confirmation(at(1_010)));
         assert!(tenure.wants_confirmation(at(1_101)));
+    }
+
+    #[test]
+    fn a_waiter_that_asks_often_is_renewed_all_the_same() {
+        let mut tenure = Tenure::new(TTL, true, None);
+        for millis in [0, 250, 500, 750, 999] {
+            tenure.asked(at(millis));
+            tenure.not_granted(at(millis), true);
+            assert_eq!(tenure.due(), at(1_000));
+        }
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewed(&Renewed::Waiting, TTL, at(1_000), at(1_001));
+        assert_eq!(tenure.due(), at(2_000));
     }
 
     #[test]
