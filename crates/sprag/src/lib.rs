@@ -23,9 +23,9 @@ pub use sprag_core::{
 #[doc(inline)]
 pub use sprag_sqlite::{SqliteConfig, SqliteStore};
 
-/// The examples in the documents run as doctests.
+/// The examples in the docs run as doctests.
 #[cfg(doctest)]
-mod documents {
+mod docs {
     #[doc = include_str!("../../../docs/best-practices.md")]
     struct BestPractices;
     #[doc = include_str!("../../../docs/guarantees.md")]

@@ -1,4 +1,4 @@
-//! The documents say what is true: commands, metrics, tests and the first program.
+//! The docs say what is true: commands, metrics, tests and the first program.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn documents() -> Vec<(String, String)> {
+fn pages() -> Vec<(String, String)> {
     let mut files = vec!["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     files.extend(["docs/guarantees.md", "docs/best-practices.md", "docs/troubleshooting.md"]);
     files.extend(["docs/migration.md", "docs/metrics.md", "docs/faults.md"]);
@@ -29,9 +29,9 @@ fn the_program_in_the_readme_is_the_example() {
 }
 
 #[test]
-fn every_command_in_a_document_exists() {
+fn every_command_on_a_page_exists() {
     let verbs = read("xtask/src/main.rs");
-    for (file, text) in documents() {
+    for (file, text) in pages() {
         for line in text.lines().filter_map(|line| line.strip_prefix("$ ")) {
             let words: Vec<_> = line.split(' ').collect();
             let known = match &words[..] {
@@ -61,7 +61,7 @@ fn exactly_the_metrics_that_exist_are_documented() {
     assert!(emitted.len() > 10);
     assert_eq!(metrics_in(&read("docs/metrics.md"), '`'), emitted);
     let mentioned: BTreeSet<_> =
-        documents().iter().flat_map(|(_, text)| metrics_in(text, '`')).collect();
+        pages().iter().flat_map(|(_, text)| metrics_in(text, '`')).collect();
     assert!(mentioned.is_subset(&emitted), "{mentioned:?}");
 }
 
@@ -81,8 +81,8 @@ fn sources(folder: &Path, into: &mut String) {
 fn every_test_that_the_list_of_faults_names_exists() {
     let mut code = String::new();
     sources(&root().join("crates"), &mut code);
-    let document = read("docs/faults.md");
-    let rows = document.lines().filter(|line| line.starts_with("| F"));
+    let page = read("docs/faults.md");
+    let rows = page.lines().filter(|line| line.starts_with("| F"));
     let cells: Vec<_> = rows.filter_map(|row| row.rsplit(" | ").next()).collect();
     assert!(cells.len() > 50);
     for name in cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
