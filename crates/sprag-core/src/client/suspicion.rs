@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::PartyId;
 use crate::policy::deadlock::{self, Deadlock};
 use crate::store::Listing;
-use crate::view::LockView;
+use crate::view::{HolderView, LockView};
 
 /// When a waiter looks first, and about how long it waits to look again.
 const FIRST: Duration = Duration::from_secs(1);
@@ -64,5 +64,8 @@ async fn find(core: &Core, party: PartyId) -> Option<Deadlock> {
             break;
         }
     }
+    // What this task has given away, or is releasing, is not in anybody's way for long.
+    let given_up = |hold: &HolderView| hold.party == party && !core.registry.is_holding(hold.lease);
+    views.iter_mut().for_each(|view| view.holders.retain(|hold| !given_up(hold)));
     deadlock::find(&views, party)
 }

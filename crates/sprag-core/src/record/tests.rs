@@ -198,8 +198,9 @@ fn a_detached_lease_lives_by_its_ttl_alone() {
 #[test]
 fn a_renewal_can_detach_a_lease_from_its_session_and_attach_it_to_another() {
     let rebind = |to| Command::Renew { lease: lease(1), ttl_ms: TTL, rebind: Some(to) };
-    let record = acquire(Record::default(), 1, 0).record;
-    let party = record.holders[0].party;
+    let party = PartyId::from_u128(9);
+    let attempt = Acquire { party, ..request(1, Mode::Exclusive) };
+    let record = take(Record::default(), attempt, 0).record;
     let detached = run(record, rebind(None), 0).record;
     assert_ne!(detached.holders[0].party, party, "who gave it away may wait for it");
     assert_eq!(holders(&run_dead(detached.clone(), Command::Reap, 0, &[1]).record), [1]);
