@@ -1,0 +1,3 @@
+//! Proof that the lock machine and the client keep their promises.
+
+pub mod simulation;
