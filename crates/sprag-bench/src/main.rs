@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use sprag_core::clock::{BootClock, Clock as _};
 
+use machine::Usage;
 use options::{Options, Verb};
 use report::{Report, progress};
 
@@ -61,9 +62,14 @@ fn local(options: &Options) -> Result<ExitCode> {
     for line in &report.machine {
         progress(line);
     }
+    let before = Usage::now()?;
     report.rows.extend(uncontended::measure(folder.path(), options.pairs)?);
     report.rows.extend(contended::measure(folder.path(), options)?);
     report.rows.push(memory::measure(folder.path())?);
+    let others = Usage::now()?.others_percent(before);
+    let line = format!("other work during the run: {others} % of the cores (should be near 0)");
+    progress(&line);
+    report.machine.push(line);
     progress(&format!("\n{}", report.table()));
     if let Some(page) = &options.page {
         let command = "cargo xtask bench local";
