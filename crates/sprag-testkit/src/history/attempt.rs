@@ -94,6 +94,11 @@ impl<'a> Attempt<'a> {
         self.events.iter().copied().find(|event| event.op == op)
     }
 
+    /// The last event of a kind.
+    pub(super) fn last(&self, op: Op) -> Option<&'a Event> {
+        self.events.iter().copied().rfind(|event| event.op == op)
+    }
+
     /// When the store first may have heard of it.
     pub(super) fn asked(&self) -> u64 {
         self.events.iter().map(|event| event.t_send_ns).min().unwrap_or(0)

@@ -55,7 +55,8 @@ const fn is_normal(priority: &i8) -> bool {
 pub enum Op {
     /// An acquire call sent its first request.
     Request,
-    /// The store answered that the lease waits in the queue.
+    /// The store answered that the lease waits in the queue. Repeated when the lease may have
+    /// lost its place and joined again.
     Queued,
     /// The store answered that the lease holds the lock.
     Granted,

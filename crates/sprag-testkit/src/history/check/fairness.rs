@@ -59,7 +59,9 @@ impl<'a> Waiter<'a> {
         let fence = grant.fence?;
         let priority = attempt.first(Op::Request).unwrap_or(grant).priority;
         let asked = Mark { at: attempt.asked(), fence, event: grant };
-        let queued = attempt.first(Op::Queued);
+        // One that was silent for too long may have lost its place and joined again: it counts
+        // from the last time it was told to wait.
+        let queued = attempt.last(Op::Queued);
         let queued = queued.map(|event| Mark { at: event.t_recv_ns, fence, event });
         Some(Self { priority, asked, queued })
     }
