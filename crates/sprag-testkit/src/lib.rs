@@ -2,9 +2,11 @@
 //!
 //! [`harness`] is what a store brings along to be tested. [`fault`] loses requests and replies on
 //! the way. [`history`] records what every process believed and when, and checks afterwards that
-//! it was true.
+//! it was true. [`process`] has processes that can be killed, and [`torture`] does so all the time.
 
 pub mod fault;
 pub mod harness;
 pub mod history;
+pub mod process;
 pub mod support;
+pub mod torture;

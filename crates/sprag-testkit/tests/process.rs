@@ -1,0 +1,119 @@
+//! The cases that need several processes, on every store that this package knows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sprag::{MemoryStore, SqliteStore};
+use sprag_testkit::harness::{Harness, Session};
+use sprag_testkit::process::cases::Scene;
+use sprag_testkit::process::{Answer, Ask, Command};
+use sprag_testkit::process_conformance;
+use sprag_testkit::support::{LONG, name, request, timed, until_unused};
+use sprag_testkit::torture::Torture;
+
+const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
+
+struct Memory(MemoryStore);
+
+impl Harness for Memory {
+    async fn fresh() -> Self {
+        Self(MemoryStore::new())
+    }
+
+    async fn session(&self) -> Arc<Session> {
+        let store = self.0.connect();
+        let process = store.clone();
+        Arc::new(Session::new(Arc::new(store), move || process.kill()))
+    }
+}
+
+struct Sqlite(tempfile::TempDir);
+
+impl Sqlite {
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("sprag.db")
+    }
+}
+
+impl Harness for Sqlite {
+    async fn fresh() -> Self {
+        Self(tempfile::tempdir().expect("there is room for temporary files"))
+    }
+
+    async fn session(&self) -> Arc<Session> {
+        let store = SqliteStore::open(self.path()).expect("a new file can be opened");
+        Arc::new(Session::new(Arc::new(store), || {}))
+    }
+
+    fn url(&self) -> Option<String> {
+        Some(format!("sqlite:{}", self.path().display()))
+    }
+}
+
+process_conformance!(sqlite, Sqlite, TAKER);
+
+/// A store in memory cannot be shared between processes, and says so by having no URL: there is
+/// nothing for the other cases to test.
+#[tokio::test]
+async fn a_memory_store_ends_at_the_borders_of_its_process() {
+    assert!(Scene::<Memory>::new(Path::new(TAKER)).await.is_none());
+    let mut taker = sprag_testkit::process::TakerConfig::new(TAKER, "memory:report").spawn().await;
+    let here = sprag::Locks::open("memory:report").unwrap();
+    taker.acquire(Ask::new(name("report"), LONG)).await;
+    assert!(!here.inspect("report").await.unwrap().is_locked(), "shared after all");
+}
+
+/// F22: while a process is stopped in the middle of a write, the others are told that the store
+/// is busy, in about the busy timeout, and can look at locks; afterwards all goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_is_stopped_makes_the_others_busy_not_stuck() {
+    let scene = Scene::<Sqlite>::new(Path::new(TAKER)).await.unwrap();
+    let lock = name("report");
+    let (mut holder, mut stuck) = (scene.taker("holder").await, scene.taker("stuck").await);
+    let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;
+    // Every write is done inside the gate, so whoever has it is in the middle of a write.
+    let mut gate = scene.harness.path().into_os_string();
+    gate.push(".gate");
+    assert_eq!(stuck.ask(Command::LockFile(gate.into())).await, Answer::Done);
+    stuck.stop().await;
+
+    let (answer, took) = timed(scene.store.try_acquire(&request("other"))).await;
+    let error = answer.unwrap_err();
+    assert!(error.is_busy() && error.is_retryable(), "{error:?}");
+    assert!(took >= Duration::from_millis(900), "not patient: {took:?}");
+    assert!(took < Duration::from_secs(10), "not in about the busy timeout: {took:?}");
+    let view = scene.store.inspect(&lock).await.unwrap();
+    assert_eq!(view.holders[0].lease, held.lease, "looking needs no write");
+    let release = holder.start(Command::Release(lock.clone()));
+
+    stuck.go_on();
+    assert_eq!(stuck.ask(Command::UnlockFiles).await, Answer::Done);
+    let released = holder.finish(release).await;
+    assert_eq!(released, Answer::Released(None), "a release is repeated until it is done");
+    assert!(stuck.acquire(Ask::new(lock.clone(), LONG)).await.fence > held.fence);
+    assert_eq!(stuck.release(&lock).await, None);
+    until_unused(&scene.store, "report").await;
+    until_unused(&scene.store, "other").await;
+}
+
+/// F20, F60 and everything else at once: eight processes under faults for a few seconds keep
+/// every rule. `cargo xtask torture` does it for longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_little_torture_breaks_no_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let torture = Torture {
+        program: TAKER.into(),
+        arguments: Vec::new(),
+        url: format!("sqlite:{}", folder.path().join("sprag.db").display()),
+        folder: folder.path().to_owned(),
+        processes: 8,
+        locks: 3,
+        ttl: Duration::from_secs(1),
+        length: Duration::from_secs(5),
+        seed: fastrand::u64(..),
+    };
+    let report = torture.run().await.unwrap();
+    assert!(report.violations.is_empty(), "{report}");
+    assert!(report.grants > 100 && report.faults.values().sum::<u64>() > 5, "{report}");
+}
