@@ -63,7 +63,12 @@ pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Error {
     let shown = path.display();
     let extended = source.sqlite_error().map_or(0, |e| e.extended_code);
     let (kind, message) = match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            // Readers give up so when a process was stopped while it recovered the log.
+            | ErrorCode::FileLockingProtocolFailed,
+        ) => {
             return busy(path).caused_by(source);
         }
         Some(ErrorCode::DiskFull) => (ErrorKind::StoreFull, full(path)),
@@ -130,6 +135,7 @@ mod tests {
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_FULL), ErrorKind::StoreFull);
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), ErrorKind::StoreFull);
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_BUSY), ErrorKind::Busy);
+        assert_eq!(sqlite(rusqlite::ffi::SQLITE_PROTOCOL), ErrorKind::Busy);
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_CORRUPT), ErrorKind::Corrupt);
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_NOTADB), ErrorKind::Corrupt);
         assert_eq!(sqlite(rusqlite::ffi::SQLITE_READONLY), ErrorKind::Refused);

@@ -108,10 +108,12 @@ impl Database {
     fn row<'a>(&self, name: &'a LockName, record: &Record) -> Result<Row<'a>> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let too_large = |_| corrupt(&self.path, name.as_str(), "its version is too large");
+        // A holder that wants to be alone waits, too: the search for deadlocks asks for this.
+        let upgrading = record.holders.iter().filter(|hold| hold.upgrading).count();
         Ok(Row {
             name: name.as_str(),
             version: i64::try_from(record.version).map_err(too_large)?,
-            waiting: number(record.waiters.len()),
+            waiting: number(record.waiters.len() + upgrading),
             held: number(record.holders.len()),
             text: record.to_json(),
         })

@@ -348,7 +348,7 @@ impl Store for SqliteStore {
                 }
                 let name = LockName::new(name)?;
                 let view = record?.view(&name, &context);
-                if !view.waiters.is_empty() || (!listing.contended && view.is_locked()) {
+                if view.is_contended() || (!listing.contended && view.is_locked()) {
                     views.push(view);
                 }
                 Ok(views.len() <= limit)
