@@ -1,0 +1,8 @@
+//! The three models, and what they share.
+
+pub mod explore;
+pub mod judge;
+pub mod normal;
+pub mod observed;
+pub mod queue;
+pub mod sessions;

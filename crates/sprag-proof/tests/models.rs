@@ -1,0 +1,232 @@
+//! The models: in bounds that are looked at to the end, and with wrong rules that must be seen.
+//!
+//! `cargo xtask model` shows the numbers; with `--large` (`SPRAG_MODEL=large`) it looks further.
+
+#![expect(clippy::print_stdout, reason = "the numbers are for people")]
+
+use std::sync::Arc;
+
+use sprag_proof::models::explore::{Run, explore};
+use sprag_proof::models::observed::{self, Observed};
+use sprag_proof::models::queue::{self, Queue, Role};
+use sprag_proof::models::sessions::{self, Sessions};
+
+fn large() -> bool {
+    std::env::var("SPRAG_MODEL").is_ok_and(|size| size == "large")
+}
+
+/// No property fails, and not fewer states are looked at than when the bounds were chosen.
+fn assert_proven(name: &str, run: &Run, floor: usize) {
+    println!("{name}: {run}");
+    assert!(run.failure.is_none(), "{name}: {run}");
+    assert!(run.unique >= floor, "{name}: only {} states, there were {floor}", run.unique);
+}
+
+/// A wrong rule is seen: otherwise a right one proves nothing.
+fn assert_found(name: &str, run: &Run) {
+    let failure = run.failure.as_ref().unwrap_or_else(|| panic!("{name} was not found: {run}"));
+    let (property, steps) = (failure.property, failure.steps.len());
+    println!("{name}: found in {:.1} s, {steps} steps: {property}", run.seconds);
+}
+
+#[test]
+fn a_lease_on_a_store_without_a_clock_has_one_holder() {
+    let small = Observed { late: 0, queue: false, writes: false, ..Observed::new() };
+    let happened = Arc::clone(&small.happened);
+    let with = |change: fn(&mut Observed)| {
+        let mut model = small.clone();
+        change(&mut model);
+        model
+    };
+    let mut models = vec![
+        ("observed, late requests", with(|model| model.late = 1), 1_000_000),
+        ("observed, a guarded resource", with(|model| model.writes = true), 1_000_000),
+        ("observed, a queue", with(|model| model.queue = true), 1_000_000),
+        ("observed, clocks that differ", with(drifting), 1_000_000),
+    ];
+    if large() {
+        models.push((
+            "observed, late requests and a guarded resource",
+            with(|model| {
+                (model.late, model.writes) = (1, true);
+            }),
+            1_000_000,
+        ));
+        models.push((
+            "observed, late requests and longer leases",
+            with(|model| {
+                (model.late, model.ttl) = (1, 3);
+            }),
+            1_000_000,
+        ));
+        models.push((
+            "observed, late requests and a queue",
+            with(|model| {
+                (model.late, model.queue) = (1, true);
+            }),
+            1_000_000,
+        ));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("observed, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+/// Two clocks that may differ by one tick at any time measure the same span with a difference of
+/// up to two.
+fn drifting(model: &mut Observed) {
+    (model.ttl, model.skew, model.margin) = (3, 1, 2);
+}
+
+#[test]
+fn a_margin_smaller_than_the_drift_is_found() {
+    let mut model = Observed { late: 0, queue: false, writes: false, ..Observed::new() };
+    drifting(&mut model);
+    model.margin = 1;
+    assert_found("a margin smaller than the drift", &explore(model));
+}
+
+#[test]
+fn a_deadline_counted_from_the_reply_is_found() {
+    let rule = observed::Rule::DeadlineFromReply;
+    assert_found(
+        "observed, deadline from the reply",
+        &explore(Observed { rule, ..Observed::new() }),
+    );
+    let rule = sessions::Rule::DeadlineFromReply;
+    let model = Sessions { rule, locks: 1, ..Sessions::new() };
+    assert_found("sessions, deadline from the reply", &explore(model));
+    let rule = queue::Rule::DeadlineFromReply;
+    let model = Queue { rule, ..Queue::new(vec![Role::writer(), Role::writer()]) };
+    assert_found("queue, deadline from the reply", &explore(model));
+}
+
+#[test]
+fn an_observation_counted_from_the_send_is_found() {
+    let rule = observed::Rule::ObservationFromSend;
+    assert_found(
+        "observed, observation from the send",
+        &explore(Observed { rule, ..Observed::new() }),
+    );
+    let rule = sessions::Rule::ObservationFromSend;
+    let model = Sessions { rule, locks: 1, ..Sessions::new() };
+    assert_found("sessions, observation from the send", &explore(model));
+}
+
+#[test]
+fn a_steal_against_any_version_is_found() {
+    let rule = observed::Rule::StealAgainstAnyVersion;
+    assert_found("a steal against any version", &explore(Observed { rule, ..Observed::new() }));
+}
+
+#[test]
+fn a_lock_is_taken_over_only_from_a_dead_session() {
+    let one = Sessions { locks: 1, ..Sessions::new() };
+    let happened = Arc::clone(&one.happened);
+    let detached = Sessions { detached: Some(0), ..one.clone() };
+    let late = Sessions { late: 1, ..one.clone() };
+    let two = Sessions { locks: 2, crashes: false, losses: false, releases: false, ..one.clone() };
+    let mut models = vec![
+        ("sessions, one lock", one.clone(), 100_000),
+        ("sessions, a detached lease", detached.clone(), 100_000),
+        ("sessions, late requests", late, 100_000),
+        ("sessions, two locks", two, 100_000),
+    ];
+    if large() {
+        models.push(("sessions, a queue", Sessions { queue: true, ..one.clone() }, 1_000_000));
+        models.push(("sessions, longer leases", Sessions { ttl: 3, late: 1, ..one }, 1_000_000));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("sessions, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+#[test]
+fn a_session_presumed_dead_is_found() {
+    let rule = sessions::Rule::PresumeDead;
+    let model = Sessions { rule, locks: 1, ..Sessions::new() };
+    assert_found("a session presumed dead", &explore(model));
+}
+
+#[test]
+fn a_take_over_because_the_lock_is_unchanged_is_found() {
+    let rule = sessions::Rule::LockUnchanged;
+    let model = Sessions { rule, locks: 1, ..Sessions::new() };
+    assert_found("a take-over because the lock is unchanged", &explore(model));
+}
+
+#[test]
+fn a_queue_of_readers_writers_and_permits_is_kept() {
+    let (writer, reader, upgrader) = (Role::writer(), Role::reader(), Role::upgrader());
+    let pair = Queue::new(vec![writer.clone(), writer.clone()]);
+    let happened = Arc::clone(&pair.happened);
+    let of = |late, roles: Vec<Role>| Queue {
+        roles,
+        late,
+        happened: Arc::clone(&happened),
+        ..pair.clone()
+    };
+    let first = Role { priority: 1, ..writer.clone() };
+    let trier = Role { queue: false, ..writer.clone() };
+    let one = Role { modes: &queue::TAKE_ONE, ..Role::permits() };
+    let both = Role { modes: &queue::TAKE_ALL, ..Role::permits() };
+    let pair = Queue { operator: true, sessions: true, ..pair.clone() };
+    let mut models = vec![
+        ("queue, two writers, an operator, late requests", pair, 100_000),
+        ("queue, three writers", of(0, vec![first, writer.clone(), writer.clone()]), 100_000),
+        (
+            "queue, two readers and a writer",
+            of(0, vec![reader.clone(), reader.clone(), writer]),
+            100_000,
+        ),
+        ("queue, a reader and an upgrader", of(1, vec![reader.clone(), upgrader.clone()]), 100_000),
+        ("queue, permits", of(0, vec![one.clone(), one, both]), 100_000),
+        ("queue, one who only tries", of(1, vec![trier, upgrader.clone()]), 100_000),
+    ];
+    if large() {
+        let three = of(0, vec![reader.clone(), reader.clone(), upgrader.clone()]);
+        models.push(("queue, two readers and an upgrader", three, 1_000_000));
+        let broken = Queue { operator: true, ..of(1, vec![reader, upgrader]) };
+        models.push(("queue, a broken upgrader", broken, 1_000_000));
+        models.push((
+            "queue, permits and late requests",
+            of(1, vec![Role::permits(), Role::permits()]),
+            100_000,
+        ));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("queue, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+fn reader_and_upgrader() -> Queue {
+    Queue::new(vec![Role::reader(), Role::upgrader()])
+}
+
+#[test]
+fn a_validity_counted_from_a_repeated_request_is_found() {
+    let rule = queue::Rule::GrantCountsFromRepeat;
+    assert_found("validity from the repeat", &explore(Queue { rule, ..reader_and_upgrader() }));
+}
+
+#[test]
+fn a_downgrade_believed_only_when_answered_is_found() {
+    let rule = queue::Rule::DowngradeAfterReply;
+    assert_found("downgrade after the reply", &explore(Queue { rule, ..reader_and_upgrader() }));
+}
+
+/// The machine cannot tell an old conversion from a new one: a store must not do a request after
+/// a following one for the same lease. Nothing but conversions needs that promise.
+#[test]
+fn a_conversion_that_comes_late_is_found() {
+    let model = Queue { in_order: false, ..reader_and_upgrader() };
+    assert_found("a conversion that comes late", &explore(model));
+    let model = Queue { in_order: false, ..Queue::new(vec![Role::writer(), Role::writer()]) };
+    assert!(explore(model).failure.is_none(), "only conversions need the order");
+}
