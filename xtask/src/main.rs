@@ -32,6 +32,8 @@ Verbs:
   mutants  plants known bugs one by one; each of them has to be found
   sim      simulates the system with faults
              --seed N      the run to repeat; more flags: --help
+  torture  real processes that are killed and stopped while they take locks
+             --seconds N   for how long; more flags: --help
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)
              --check       exits with 1 if a goal is missed; more flags: --help
@@ -61,13 +63,14 @@ fn run(arguments: &[String]) -> Outcome {
         "model" => proof::model(&shell, rest),
         "mutants" => proof::mutants(&shell, rest),
         "sim" => proof::simulate(&shell, rest),
+        "torture" => proof::torture(&shell, rest),
         "bench" => proof::bench(&shell, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
         }
         unknown => Err(Failure::usage(format!(
-            "there is no verb `{unknown}`; there are: test, tidy, model, mutants, sim, bench, help"
+            "there is no verb `{unknown}`; there are: test, tidy, model, mutants, sim, torture, bench, help"
         ))),
     }
 }
@@ -114,7 +117,7 @@ mod tests {
         let Err(Failure::Usage(message)) = run(&arguments("tset")) else {
             panic!("`tset` was accepted");
         };
-        for verb in ["test", "tidy", "model", "mutants", "sim", "bench"] {
+        for verb in ["test", "tidy", "model", "mutants", "sim", "torture", "bench"] {
             assert!(message.contains(verb), "{message}");
             assert!(HELP.contains(verb));
         }

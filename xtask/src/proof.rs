@@ -1,4 +1,4 @@
-//! The long runs: models, mutants, simulation, benchmarks.
+//! The long runs: models, mutants, simulation, torture, benchmarks.
 
 use std::ffi::OsString;
 
@@ -59,6 +59,13 @@ pub(crate) fn mutants(shell: &Shell, arguments: &[String]) -> Outcome {
 pub(crate) fn simulate(shell: &Shell, arguments: &[String]) -> Outcome {
     install::ensure(shell, [Need::CCompiler])?;
     let fixed = ["run", "--release", "-p", "sprag-proof", "--bin", "simulate", "--"];
+    shell::run(shell.cargo(&fixed).args(arguments))
+}
+
+/// Real processes under faults; its own flags are passed on.
+pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
+    install::ensure(shell, [Need::CCompiler])?;
+    let fixed = ["run", "--release", "-p", "sprag-testkit", "--bin", "sprag-torture", "--"];
     shell::run(shell.cargo(&fixed).args(arguments))
 }
 

@@ -34,10 +34,16 @@ async fn main() -> ExitCode {
         Err(error) => return fail(&format!("no room for temporary files: {error}")),
     };
     let folder = temporary.path().to_owned();
+    if words.next_if(|word| word == "--help").is_some() {
+        say(USAGE);
+        return ExitCode::SUCCESS;
+    }
     let Some(torture) = parse(words, folder) else { return fail(USAGE) };
     if let Err(error) = std::fs::create_dir_all(&torture.folder) {
         return fail(&format!("cannot make {}: {error}", torture.folder.display()));
     }
+    let Torture { processes, length, seed, .. } = &torture;
+    say(&format!("{processes} processes, {length:?} of faults, seed {seed}"));
     match torture.run().await {
         Err(error) => fail(&error.to_string()),
         Ok(report) => {
