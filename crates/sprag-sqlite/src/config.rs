@@ -83,8 +83,8 @@ impl SqliteConfig {
 /// # Examples
 ///
 /// ```
-/// let path = sprag_sqlite::default_path(|name| (name == "HOME").then(|| "/home/ada".into()))?;
-/// assert_eq!(path.to_str(), Some("/home/ada/.local/state/sprag/sprag.db"));
+/// let path = sprag_sqlite::default_path(|name| (name == "HOME").then(|| "/users/ada".into()))?;
+/// assert_eq!(path.to_str(), Some("/users/ada/.local/state/sprag/sprag.db"));
 /// # Ok::<(), sprag_core::Error>(())
 /// ```
 pub fn default_path(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
