@@ -257,6 +257,7 @@ impl Tenure {
                 }
                 self.ttl = ttl;
                 self.anchor = self.anchor.max(Some(sent));
+                self.alive = self.anchor;
                 self.cap = None;
                 self.retry_at = None;
             }
@@ -360,6 +361,10 @@ mod tests {
         assert!(tenure.begin_renewal(at(1_000)));
         tenure.renewed(&Renewed::Waiting, TTL, at(1_000), at(1_001));
         assert_eq!(tenure.due(), at(2_000));
+        // Granted, and not entered yet.
+        assert!(tenure.begin_renewal(at(2_000)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(2_000), at(2_001));
+        assert_eq!(tenure.due(), at(3_000));
     }
 
     #[test]
