@@ -139,20 +139,32 @@ impl Core {
     /// Releases by lease id until the store has answered, or until the lease is over anyway,
     /// but not for longer than `limit`.
     pub(crate) async fn release(&self, lease: &Lease, limit: Duration) -> Result<Released> {
-        let give_up = self.now().plus(lease.with(|tenure| tenure.ttl()).min(limit));
+        let limit = lease.with(|tenure| tenure.ttl()).min(limit);
+        let request = || self.store.release(&lease.name, lease.id);
+        self.insist(limit, request).await.map_err(|error| error.on(&lease.name))
+    }
+
+    /// Takes back the wish to be upgraded until the store has answered, but not for longer than
+    /// `limit`. The lease goes on meanwhile, and so the wish would.
+    pub(crate) async fn withdraw(&self, lease: &Lease, limit: Duration) -> Result<()> {
+        let request = || self.store.withdraw(&lease.name, lease.id);
+        self.insist(limit, request).await.map_err(|error| error.on(&lease.name))
+    }
+
+    /// Asks until the store has answered, or until `limit` is over.
+    async fn insist<T, F>(&self, limit: Duration, request: impl Fn() -> F + Send) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send,
+    {
+        let give_up = self.now().plus(limit);
         let mut pause = Duration::from_millis(20);
         loop {
-            let request = self.store.release(&lease.name, lease.id);
-            let answer = self.request(Operation::Release, RENEWAL_TIMEOUT, request).await;
-            match answer {
-                Ok(released) => return Ok(released),
-                Err(error) if !error.is_retryable() || self.now().plus(pause) >= give_up => {
-                    return Err(error.on(&lease.name));
-                }
-                Err(_) => {
+            match self.request(Operation::Release, RENEWAL_TIMEOUT, request()).await {
+                Err(error) if error.is_retryable() && self.now().plus(pause) < give_up => {
                     self.sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
+                answer => return answer,
             }
         }
     }

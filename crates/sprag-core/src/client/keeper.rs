@@ -166,7 +166,7 @@ fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = D
 
 fn withdraw(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = Done> + Send>> {
     Box::pin(async move {
-        if let Err(error) = core.store.withdraw(&lease.name, lease.id).await {
+        if let Err(error) = core.withdraw(&lease, CLEAN_UP_LIMIT).await {
             tracing::warn!(target: "sprag::release", lock = %lease.name, %error, "not withdrawn");
         }
         Done::CleanedUp
