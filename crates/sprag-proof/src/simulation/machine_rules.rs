@@ -8,13 +8,28 @@ use sprag_core::{Fence, LeaseId, Loss, Mode};
 /// What has to be known of the record before the step.
 pub(crate) struct Before {
     fence: Fence,
-    waiters: Vec<(LeaseId, (i64, u64))>,
+    waiters: Vec<Waiter>,
+}
+
+struct Waiter {
+    lease: LeaseId,
+    order: (i64, u64),
+    renewed_ms: u64,
 }
 
 impl Before {
     pub(crate) fn look(record: &Record) -> Self {
-        let waiters = record.waiters.iter().map(|wait| (wait.lease, wait.order())).collect();
-        Self { fence: record.fence, waiters }
+        let waiter = |wait: &Wait| Waiter {
+            lease: wait.lease,
+            order: wait.order(),
+            renewed_ms: wait.renewed_ms,
+        };
+        Self { fence: record.fence, waiters: record.waiters.iter().map(waiter).collect() }
+    }
+
+    /// The last sign of life of a lease that waited, on the store's clock.
+    pub(crate) fn waiter_renewed_ms(&self, lease: LeaseId) -> Option<u64> {
+        self.waiters.iter().find(|waiter| waiter.lease == lease).map(|waiter| waiter.renewed_ms)
     }
 
     pub(crate) fn check(
@@ -63,9 +78,9 @@ impl Before {
         command: &Command,
         context: &Context<'_>,
     ) -> Result<(), String> {
-        let waited = self.waiters.iter().find(|(lease, _)| *lease == granted);
+        let waited = self.waiters.iter().find(|waiter| waiter.lease == granted);
         let order = match (waited, command) {
-            (Some((_, order)), _) => *order,
+            (Some(waiter), _) => waiter.order,
             (None, Command::Acquire(acquire))
                 if acquire.lease == granted && acquire.steal != Steal::Force =>
             {

@@ -23,6 +23,10 @@ use super::sim::{Signal, Sim};
 use super::weather::Passage;
 use super::world::World;
 
+/// How long everything must have been well before something is called a mistake: longer than
+/// any request or pause of the client.
+pub(crate) const WELL: Duration = Duration::from_secs(10);
+
 /// One process's connection to the store. It ends with the process; what it sent does not.
 pub(crate) struct Connection {
     pub(crate) sim: Arc<Sim>,
@@ -112,9 +116,9 @@ impl Drop for GiveUp {
 
 impl Connection {
     pub(crate) fn open(sim: &Arc<Sim>, who: Who, session: SessionId) -> Self {
-        let mailboxes = Arc::new(Mailboxes::default());
-        sim.world().connect(session, &mailboxes);
-        Self { sim: Arc::clone(sim), who, session, mailboxes, line: Arc::new(Line::new()) }
+        let (mailboxes, line) = (Arc::new(Mailboxes::default()), Arc::new(Line::new()));
+        sim.world().connect(session, &mailboxes, &line);
+        Self { sim: Arc::clone(sim), who, session, mailboxes, line }
     }
 
     pub(crate) fn line(&self) -> &Arc<Line> {

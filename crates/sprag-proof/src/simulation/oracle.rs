@@ -21,6 +21,8 @@ pub(crate) struct Held {
     pub(crate) lease: LeaseId,
     clock: Arc<SimClock>,
     claim: Mutex<Claim>,
+    /// When an upgrade was given up.
+    gave_up_upgrading: Mutex<Option<Moment>>,
 }
 
 enum Claim {
@@ -35,8 +37,7 @@ enum Claim {
 
 impl Held {
     pub(crate) fn new(who: Who, lock: usize, clock: &Arc<SimClock>, guard: LockGuard) -> Arc<Self> {
-        let (lease, clock) = (guard.lease(), Arc::clone(clock));
-        Arc::new(Self { who, lock, lease, clock, claim: Mutex::new(Claim::Guard(guard)) })
+        Self::make(who, lock, guard.lease(), clock, Claim::Guard(guard))
     }
 
     /// What is known of a guard that stays elsewhere: it is good until its deadline at least.
@@ -47,8 +48,30 @@ impl Held {
         guard: &LockGuard,
     ) -> Arc<Self> {
         let away = Claim::Away { until: guard.valid_until(), mode: guard.mode() };
-        let (lease, clock) = (guard.lease(), Arc::clone(clock));
-        Arc::new(Self { who, lock, lease, clock, claim: Mutex::new(away) })
+        Self::make(who, lock, guard.lease(), clock, away)
+    }
+
+    fn make(
+        who: Who,
+        lock: usize,
+        lease: LeaseId,
+        clock: &Arc<SimClock>,
+        claim: Claim,
+    ) -> Arc<Self> {
+        let (clock, claim) = (Arc::clone(clock), Mutex::new(claim));
+        Arc::new(Self { who, lock, lease, clock, claim, gave_up_upgrading: Mutex::default() })
+    }
+
+    /// Takes note of an upgrade that begins or was given up.
+    pub(crate) fn upgrades(&self, gave_up: bool) {
+        let since = gave_up.then(|| self.clock.now());
+        *self.gave_up_upgrading.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// How long ago an upgrade was given up; zero if none was.
+    pub(crate) fn gave_up_upgrading_for(&self) -> Duration {
+        let since = *self.gave_up_upgrading.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| self.clock.now().since(since))
     }
 
     fn claim(&self) -> MutexGuard<'_, Claim> {

@@ -85,6 +85,8 @@ pub(crate) struct Sim {
     failed: Notify,
     /// The faults are over.
     pub(crate) calm: Signal,
+    /// Somebody is busy without end, and so time does not go on.
+    standstill: Arc<Signal>,
 }
 
 /// Something that happens once; who waits for it is told.
@@ -117,7 +119,8 @@ impl Sim {
         let mut dice = Dice::new(seed);
         let start = Instant::now();
         let setting = Setting::draw(&mut dice);
-        let world = World::new(SimClock::new(start, &mut dice));
+        let standstill = Arc::new(Signal::default());
+        let world = World::new(SimClock::new(start, &mut dice, &standstill));
         let weather = Weather::new(dice.fork());
         let oracle = Oracle::new(setting.locks.len());
         Arc::new(Self {
@@ -134,6 +137,7 @@ impl Sim {
             failure: Mutex::default(),
             failed: Notify::new(),
             calm: Signal::default(),
+            standstill,
         })
     }
 
@@ -159,7 +163,7 @@ impl Sim {
     }
 
     pub(crate) fn clock(&self, dice: &mut Dice) -> SimClock {
-        SimClock::new(self.start, dice)
+        SimClock::new(self.start, dice, &self.standstill)
     }
 
     /// How long a worker thinks between two locks at most. Crowded times and quiet ones take
@@ -226,7 +230,13 @@ impl Sim {
     }
 
     pub(crate) async fn failed(&self) {
-        self.failed.notified().await;
+        tokio::select! {
+            biased;
+            () = self.failed.notified() => {}
+            () = self.standstill.wait() => {
+                self.fail("somebody is busy without end: time stands still".into());
+            }
+        }
     }
 
     pub(crate) fn report(&self, plan: Plan) -> Result<Report, Box<Failure>> {

@@ -73,6 +73,7 @@ impl Worker {
     async fn upgrade(&mut self, held: &Held, wish: Wish) {
         let Some(mut guard) = held.take(None) else { return };
         let (before, mode) = (guard.fence(), guard.mode());
+        held.upgrades(false);
         let patience = if self.dice.chance(300) { self.dice.time(1, 3_000) } else { LONG };
         let upgraded = if mode == Mode::Upgradable {
             tokio::select! {
@@ -85,6 +86,7 @@ impl Worker {
         };
         let after = guard.fence();
         held.put(guard);
+        held.upgrades(!upgraded);
         if !upgraded {
             return self.note("not upgraded", held.lock, 0);
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::clock::SimClock;
 use super::dice::Dice;
 use super::journal::Who;
-use super::network::Connection;
+use super::network::{Connection, WELL};
 use super::oracle::Held;
 use super::sim::{Kind, Sim};
 
@@ -21,9 +21,6 @@ use super::sim::{Kind, Sim};
 const PERMITS: u32 = 3;
 /// How late a loss may be told: timers have a resolution, and the clocks drift while they run.
 const TOLERANCE: Duration = Duration::from_millis(20);
-/// How long everything must have been well before something is called a mistake: longer than
-/// any request or pause of the client.
-const WELL: Duration = Duration::from_secs(10);
 
 pub(crate) struct Worker {
     pub(super) sim: Arc<Sim>,
@@ -290,6 +287,7 @@ impl Worker {
             }
             Ok(()) => {
                 self.check_exclusion(lock);
+                self.no_wish_is_left(held);
                 true
             }
             Err(error) => {
@@ -298,6 +296,17 @@ impl Worker {
                 }
                 false
             }
+        }
+    }
+
+    /// An upgrade that was given up keeps no reader out, once everything has been well.
+    fn no_wish_is_left(&self, held: &Held) {
+        let name = &self.sim.setting.locks[held.lock].name;
+        if held.gave_up_upgrading_for() > WELL
+            && self.connection.line().well_for() > WELL
+            && self.sim.world().is_upgrading(name, held.lease)
+        {
+            self.fail(held.lock, "waits for an upgrade in the store that was given up");
         }
     }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::clock::SimClock;
 use super::machine_rules::Before;
+use super::network::{Line, WELL};
 
 /// How long the world remembers what arrived; no request is under way for longer.
 const MEMORY: Duration = Duration::from_secs(180);
@@ -38,7 +39,7 @@ pub(crate) struct World {
     past: BTreeMap<LockName, Record>,
     past_ms: u64,
     dead: BTreeSet<SessionId>,
-    mailboxes: BTreeMap<SessionId, Arc<Mailboxes>>,
+    connected: BTreeMap<SessionId, (Arc<Mailboxes>, Arc<Line>)>,
     trails: BTreeMap<LeaseId, Trail>,
     arrivals: u64,
     /// Who has to be woken because of what was done last.
@@ -54,7 +55,7 @@ impl World {
             past: BTreeMap::new(),
             past_ms: 0,
             dead: BTreeSet::new(),
-            mailboxes: BTreeMap::new(),
+            connected: BTreeMap::new(),
             trails: BTreeMap::new(),
             arrivals: 0,
             woken: Vec::new(),
@@ -64,13 +65,18 @@ impl World {
 
     // ---- sessions ---------------------------------------------------------------------------
 
-    pub(crate) fn connect(&mut self, session: SessionId, mailboxes: &Arc<Mailboxes>) {
-        self.mailboxes.insert(session, Arc::clone(mailboxes));
+    pub(crate) fn connect(
+        &mut self,
+        session: SessionId,
+        mailboxes: &Arc<Mailboxes>,
+        line: &Arc<Line>,
+    ) {
+        self.connected.insert(session, (Arc::clone(mailboxes), Arc::clone(line)));
     }
 
     /// The process is gone; the store does not know it yet.
     pub(crate) fn disconnect(&mut self, session: SessionId) {
-        self.mailboxes.remove(&session);
+        self.connected.remove(&session);
     }
 
     /// The store has found out that the process is gone.
@@ -125,6 +131,14 @@ impl World {
         for event in &applied.events {
             if let Some(session) = event.session {
                 self.woken.push((session, event.lease));
+                if event.kind == EventKind::Gone(Loss::Expired)
+                    && let Some(renewed_ms) = before.waiter_renewed_ms(event.lease)
+                    && let Some((_, line)) = self.connected.get(&session)
+                    && line.well_for() > Duration::from_millis(now_ms - renewed_ms) + WELL
+                {
+                    let broken = format!("{name}: a waiter expired whose process is well");
+                    self.broken.get_or_insert(broken);
+                }
             }
             if let (EventKind::Gone(loss), Some(trail)) =
                 (&event.kind, self.trails.get_mut(&event.lease))
@@ -175,7 +189,7 @@ impl World {
     /// Whom to wake, with the box to put the hint in. Who is gone is not woken.
     pub(crate) fn take_woken(&mut self) -> Vec<(Arc<Mailboxes>, LeaseId)> {
         let woken = std::mem::take(&mut self.woken);
-        let box_of = |(session, lease)| Some((Arc::clone(self.mailboxes.get(&session)?), lease));
+        let box_of = |(session, lease)| Some((Arc::clone(&self.connected.get(&session)?.0), lease));
         woken.into_iter().filter_map(box_of).collect()
     }
 
@@ -194,6 +208,12 @@ impl World {
     pub(crate) fn fence_of(&self, name: &LockName, lease: LeaseId) -> Option<Fence> {
         let record = self.records.get(name)?;
         record.holders.iter().find(|hold| hold.lease == lease).map(|hold| hold.fence)
+    }
+
+    /// Whether the lease waits to be upgraded in the store.
+    pub(crate) fn is_upgrading(&self, name: &LockName, lease: LeaseId) -> bool {
+        let mut holders = self.records.get(name).into_iter().flat_map(|record| &record.holders);
+        holders.any(|hold| hold.lease == lease && hold.upgrading)
     }
 
     /// What the store has of anybody whose name is `worker`, or of everybody.
