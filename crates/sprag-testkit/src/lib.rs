@@ -1,9 +1,11 @@
 //! What a store and the client are tested with.
 //!
-//! [`harness`] is what a store brings along to be tested. [`fault`] loses requests and replies on
-//! the way. [`history`] records what every process believed and when, and checks afterwards that
-//! it was true. [`process`] has processes that can be killed, and [`torture`] does so all the time.
+//! [`cases`] are what every store must do, and [`harness`] is what a store brings along to be
+//! tested by them. [`fault`] loses requests and replies on the way. [`history`] records what every
+//! process believed and when, and checks afterwards that it was true. [`process`] has processes
+//! that can be killed, and [`torture`] does so all the time.
 
+pub mod cases;
 pub mod fault;
 pub mod harness;
 pub mod history;

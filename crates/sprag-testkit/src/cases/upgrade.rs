@@ -1,0 +1,124 @@
+//! From reading to writing and back.
+#![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
+
+use sprag_core::Mode;
+
+use super::rw::has_readers;
+use crate::fault::{Fault, FaultStore, Op};
+use crate::harness::Harness;
+use crate::support::{LONG, eventually, look, spawn_acquire, until_unused, until_waiters, within};
+
+/// F63, FAULTS 22: two readers that want to write at once do not wait for each other for ever:
+/// neither may wait, and the last one left is upgraded with a new fence.
+pub async fn two_readers_that_upgrade_do_not_hang(harness: &impl Harness) {
+    let (one, two) = (harness.client().await, harness.client().await);
+    if !has_readers(&one).await {
+        return;
+    }
+    let mut first = one.lock("config").shared().ttl(LONG).acquire().await.unwrap();
+    let mut second = two.lock("config").shared().ttl(LONG).acquire().await.unwrap();
+    let upgrades = async { tokio::join!(first.upgrade(), second.upgrade()) };
+    let (a, b) = within("both are answered", upgrades).await;
+    assert!(a.unwrap_err().is_deadlock() && b.unwrap_err().is_deadlock());
+    assert!(!first.try_upgrade().await.unwrap());
+    assert!(first.is_valid() && second.is_valid());
+    assert_eq!((first.mode(), second.mode()), (Mode::Shared, Mode::Shared));
+    first.release().await.unwrap();
+    let before = second.fence();
+    assert!(second.try_upgrade().await.unwrap());
+    assert_eq!(second.mode(), Mode::Exclusive);
+    assert!(second.fence() > before);
+    assert!(one.lock("config").shared().try_acquire().await.unwrap().is_none());
+}
+
+/// FAULTS 22: an upgradable reader reads beside plain readers, never beside another upgradable
+/// one; its upgrade waits until they have left, keeps new ones out, and takes a new fence.
+pub async fn an_upgrade_waits_for_the_readers(harness: &impl Harness) {
+    let (one, two) = (harness.client().await, harness.client().await);
+    if !has_readers(&one).await {
+        return;
+    }
+    let reader = two.lock("config").shared().ttl(LONG).acquire().await.unwrap();
+    let mut guard = one.lock("config").upgradable().ttl(LONG).acquire().await.unwrap();
+    assert!(two.lock("config").upgradable().try_acquire().await.unwrap().is_none());
+    let before = guard.fence();
+    assert!(!guard.try_upgrade().await.unwrap(), "upgraded beside a reader");
+    let upgrading = tokio::spawn(async move {
+        guard.upgrade().await.unwrap();
+        guard
+    });
+    let pending = || async { look(two.store(), "config").await.holders.iter().any(|h| h.upgrading) };
+    eventually("the upgrade is pending", pending).await;
+    let late = two.lock("config").shared().try_acquire().await.unwrap();
+    assert!(late.is_none(), "a reader overtook the upgrade");
+    assert!(!upgrading.is_finished());
+    reader.release().await.unwrap();
+    let guard = within("upgraded", upgrading).await.unwrap();
+    assert_eq!(guard.mode(), Mode::Exclusive);
+    assert!(guard.fence() > before);
+    let view = look(two.store(), "config").await;
+    assert_eq!((view.holders.len(), view.holders[0].fence), (1, guard.fence()));
+}
+
+/// F04: an upgrade that is given up leaves a reader as it was, and lets other readers in again.
+pub async fn a_cancelled_upgrade_lets_readers_in(harness: &impl Harness) {
+    let (one, two) = (harness.client().await, harness.client().await);
+    if !has_readers(&one).await {
+        return;
+    }
+    let reader = two.lock("config").shared().ttl(LONG).acquire().await.unwrap();
+    let mut guard = one.lock("config").upgradable().ttl(LONG).acquire().await.unwrap();
+    let pending = || async { look(two.store(), "config").await.holders.iter().any(|h| h.upgrading) };
+    tokio::select! {
+        answer = guard.upgrade() => panic!("upgraded beside a reader: {answer:?}"),
+        () = eventually("the upgrade is pending", pending) => {}
+    }
+    let late = spawn_acquire(two.lock("config").shared().ttl(LONG));
+    let late = within("readers are let in", late).await.unwrap().unwrap();
+    assert_eq!(guard.mode(), Mode::Upgradable);
+    assert!(guard.is_valid() && reader.is_valid() && late.is_valid());
+}
+
+/// FAULTS 22: a downgrade lets waiting readers in, keeps the fence and keeps writers out.
+pub async fn a_downgrade_lets_readers_in(harness: &impl Harness) {
+    let (one, two) = (harness.client().await, harness.client().await);
+    if !has_readers(&one).await {
+        return;
+    }
+    for to in [Mode::Shared, Mode::Upgradable] {
+        let mut guard = one.lock("config").ttl(LONG).acquire().await.unwrap();
+        let fence = guard.fence();
+        let readers = [(); 3].map(|()| spawn_acquire(two.lock("config").shared().ttl(LONG)));
+        until_waiters(one.store(), "config", 3).await;
+        assert!(guard.downgrade(Mode::Exclusive).await.unwrap_err().is_bad_input());
+        guard.downgrade(to).await.unwrap();
+        for reader in readers {
+            let reader = within("the readers are let in", reader).await.unwrap().unwrap();
+            assert_eq!(reader.fence(), fence);
+            reader.release().await.unwrap();
+        }
+        assert_eq!((guard.mode(), guard.fence()), (to, fence));
+        assert!(two.lock("config").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    until_unused(one.store(), "config").await;
+}
+
+/// FAULTS 3: if the reply to an upgrade is lost, the guard learns by its renewals what it holds;
+/// asking again gives the same grant.
+pub async fn a_lost_reply_to_an_upgrade_is_recovered(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    let client = faults.client();
+    if !has_readers(&client).await {
+        return;
+    }
+    let mut guard = client.lock("config").upgradable().ttl(LONG).acquire().await.unwrap();
+    faults.once(Op::Convert, Fault::LoseReply);
+    assert!(guard.upgrade().await.unwrap_err().is_unavailable());
+    assert!(guard.is_valid());
+    guard.upgrade().await.unwrap();
+    let view = look(client.store(), "config").await;
+    assert_eq!((guard.mode(), guard.fence()), (Mode::Exclusive, view.fence));
+    guard.release().await.unwrap();
+    until_unused(client.store(), "config").await;
+}
