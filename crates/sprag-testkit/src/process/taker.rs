@@ -55,6 +55,9 @@ impl Taker {
     ///
     /// If it does not say that it is ready.
     pub async fn ready(&mut self) {
+        if self.own_id != 0 {
+            return;
+        }
         match self.finish(Started(0)).await {
             Answer::Ready(id) => self.own_id = id,
             other => panic!("{} is not ready: {other:?}", self.name),
