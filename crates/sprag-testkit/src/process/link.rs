@@ -93,16 +93,18 @@ pub(super) fn terminated() -> Result<Signal> {
     signal(SignalKind::terminate()).map_err(|error| trouble(&error))
 }
 
-/// Waits until the input ends or has a line, or SIGTERM comes.
+/// Waits until the input ends or has a line, or SIGTERM comes. Listens from the call on.
 ///
 /// # Panics
 ///
 /// If the operating system does not let the process hear of signals.
-pub async fn told_to_stop() {
+pub fn told_to_stop() -> impl Future<Output = ()> + Send {
     let mut orders = read_orders();
     let mut terminated = terminated().expect("a process can ask to be told of signals");
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = orders.recv() => {}
+    async move {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = orders.recv() => {}
+        }
     }
 }

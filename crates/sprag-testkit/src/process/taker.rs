@@ -64,6 +64,11 @@ impl Taker {
         }
     }
 
+    /// Whether it has opened the store.
+    pub fn is_ready(&mut self) -> bool {
+        self.own_id != 0 || self.has_answered(&Started(0))
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name

@@ -79,6 +79,8 @@ impl Nemesis {
             0..4 => self.kill(chosen).await,
             4..7 => self.stop(chosen, 0.05..0.8).await,
             7..9 => self.stop(chosen, 1.2..2.5).await,
+            // Before it listens to SIGTERM it would be killed by it.
+            _ if !self.members[chosen].taker.is_ready() => self.kill(chosen).await,
             _ => self.restart(chosen),
         };
         *self.aftermath.faults.entry(kind).or_default() += 1;
