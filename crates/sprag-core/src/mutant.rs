@@ -38,6 +38,8 @@ pub const ALL: &[&str] = &[
     "cancel_leaks",
     "lost_never_told",
     "asking_counts_as_renewal",
+    "shortening_ignored",
+    "renewal_undoes_upgrade",
 ];
 
 /// Whether the bug named `name` is the one chosen by `SPRAG_MUTANT`.

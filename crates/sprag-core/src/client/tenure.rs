@@ -234,6 +234,9 @@ impl Tenure {
     /// A renewal to `ttl` is about to be sent. If its answer is lost it may still have been done,
     /// and a shorter lease than before ends earlier in the store.
     pub(crate) fn asked_to_last(&mut self, ttl: Duration, sent: Moment) {
+        if mutant!("shortening_ignored") {
+            return;
+        }
         let end = end_of(sent, ttl);
         self.cap = Some(self.cap.map_or(end, |cap| cap.min(end)));
     }
@@ -252,7 +255,9 @@ impl Tenure {
         match (&self.phase, answer) {
             (Phase::Asking | Phase::Holding, Renewed::Held(grant)) => {
                 // A renewal that was under way during a conversion may tell the mode from before.
-                if self.converted.is_none_or(|converted| converted < sent) {
+                if self.converted.is_none_or(|converted| converted < sent)
+                    || mutant!("renewal_undoes_upgrade")
+                {
                     self.grant = Some(*grant);
                 }
                 self.ttl = ttl;

@@ -23,6 +23,8 @@ pub(crate) struct Held {
     claim: Mutex<Claim>,
     /// When an upgrade was given up.
     gave_up_upgrading: Mutex<Option<Moment>>,
+    /// The largest fence the guard has shown.
+    fence: Mutex<Fence>,
 }
 
 enum Claim {
@@ -59,7 +61,19 @@ impl Held {
         claim: Claim,
     ) -> Arc<Self> {
         let (clock, claim) = (Arc::clone(clock), Mutex::new(claim));
-        Arc::new(Self { who, lock, lease, clock, claim, gave_up_upgrading: Mutex::default() })
+        let (gave_up_upgrading, fence) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { who, lock, lease, clock, claim, gave_up_upgrading, fence })
+    }
+
+    /// What the guard shows as its fence now may be new, but not smaller.
+    pub(crate) fn fence_only_grows(&self) -> Result<(), String> {
+        let Some(now) = self.ask(LockGuard::fence) else { return Ok(()) };
+        let mut shown = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < *shown {
+            return Err(format!("the guard's fence went back from {shown} to {now}"));
+        }
+        *shown = now;
+        Ok(())
     }
 
     /// Takes note of an upgrade that begins or was given up.

@@ -36,9 +36,9 @@ impl Worker {
             let kind = self.sim.setting.locks[held.lock].kind;
             match self.dice.number(0, 9) {
                 0 => self.extend(held).await,
-                1 | 2 if kind == Kind::ReadWrite => self.upgrade(held, wish).await,
-                3 if kind == Kind::ReadWrite => self.downgrade(held).await,
-                4 => self.ask_again(held).await,
+                1..=4 if kind == Kind::ReadWrite => self.upgrade(held, wish).await,
+                5 if kind == Kind::ReadWrite => self.downgrade(held).await,
+                6 => self.ask_again(held).await,
                 _ => self.increment(held).await,
             }
         }

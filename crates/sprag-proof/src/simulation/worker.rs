@@ -286,6 +286,9 @@ impl Worker {
                 false
             }
             Ok(()) => {
+                if let Err(broken) = held.fence_only_grows() {
+                    self.fail(lock, &broken);
+                }
                 self.check_exclusion(lock);
                 self.no_wish_is_left(held);
                 true
