@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::entropy::Entropy;
 use crate::error::{Error, Operation};
@@ -11,8 +11,7 @@ use crate::error::{Error, Operation};
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u128);
 
         impl $name {
@@ -49,26 +48,22 @@ macro_rules! id {
             type Err = Error;
 
             fn from_str(text: &str) -> Result<Self, Error> {
-                let digits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-                let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-                number.map(Self).ok_or_else(|| {
+                digits::read(text).map(Self).ok_or_else(|| {
                     let what = concat!("a ", $what, " has 32 hexadecimal digits; this text does not");
                     Error::bad_input(Operation::Parse, what)
                 })
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = Error;
-
-            fn try_from(text: String) -> Result<Self, Error> {
-                text.parse()
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                digits::write(self.0, |text| to.serialize_str(text))
             }
         }
 
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.to_string()
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_str(digits::Visitor).map(Self)
             }
         }
     };
@@ -94,6 +89,52 @@ id! {
     /// Deadlocks are cycles between parties, not between processes: two tasks of one process
     /// may well wait for each other's locks without any harm.
     PartyId, "party id"
+}
+
+/// Ids as 32 hexadecimal digits, without a text on the heap: a long queue has hundreds of them.
+mod digits {
+    use std::fmt;
+
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+    pub(super) fn write<T>(number: u128, with: impl FnOnce(&str) -> T) -> T {
+        let mut text = [0; 32];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        with(std::str::from_utf8(&text).unwrap_or_default())
+    }
+
+    pub(super) fn read(text: &str) -> Option<u128> {
+        if text.len() != 32 {
+            return None;
+        }
+        text.bytes().try_fold(0, |number: u128, digit| {
+            let digit = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                b'A'..=b'F' => digit - b'A' + 10,
+                _ => return None,
+            };
+            Some(number << 4 | u128::from(digit))
+        })
+    }
+
+    pub(super) struct Visitor;
+
+    impl serde::de::Visitor<'_> for Visitor {
+        type Value = u128;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("32 hexadecimal digits")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u128, E> {
+            // Not repeated in the error: it may be most of a secret.
+            read(text).ok_or_else(|| E::invalid_length(text.len(), &self))
+        }
+    }
 }
 
 #[cfg(test)]
