@@ -110,3 +110,26 @@ impl Lease {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fence;
+    use crate::store::Grant;
+    use std::time::Duration;
+
+    #[test]
+    fn a_forked_child_does_not_hold_what_its_parent_holds() {
+        let mut tenure = Tenure::new(Duration::from_secs(30), true, None);
+        tenure.asked(Moment::START);
+        tenure.offered(Grant { fence: Fence::MAX, mode: Mode::Exclusive }, Moment::START);
+        tenure.enter(Moment::START).unwrap();
+        let (id, party) = (LeaseId::from_u128(1), PartyId::from_u128(1));
+        let name = LockName::new("job").unwrap();
+        let mut lease = Lease::new(id, party, name, Mode::Exclusive, tenure);
+        assert!(lease.check(Moment::START).is_ok());
+        // As in the child: its copy says who made it, and that is somebody else.
+        lease.process = std::process::id() + 1;
+        assert_eq!(lease.check(Moment::START), Err(Loss::Forked));
+    }
+}

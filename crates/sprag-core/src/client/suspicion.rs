@@ -14,6 +14,8 @@ use crate::view::{HolderView, LockView};
 /// When a waiter looks first, and about how long it waits to look again.
 const FIRST: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(5);
+/// How long a circle must last to be believed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 /// How long the store may take to list.
 const LISTING: Duration = Duration::from_secs(1);
 /// How many pages of contended locks are read at most.
@@ -41,8 +43,10 @@ impl Suspicion {
             return Ok(());
         }
         self.due = now.plus(AGAIN.mul_f64(0.8 + 0.4 * core.entropy.next_fraction()));
-        // What is seen twice, edge by edge, was there all the time in between: no phantom.
+        // What is seen twice, edge by edge, was there all the time in between: no phantom. The
+        // pause lets a release that is on its way arrive.
         let Some(first) = find(core, lease.party).await else { return Ok(()) };
+        core.sleep(BETWEEN_LOOKS).await;
         let Some(second) = find(core, lease.party).await else { return Ok(()) };
         if !second.confirms(&first) || second.victim != lease.id {
             return Ok(());
