@@ -136,7 +136,10 @@ impl<'a> Acquisition<'a> {
             let sent = self.core.now();
             lease.with(|tenure| tenure.asked(sent));
             let asking = self.core.store.try_acquire(&request);
-            match self.core.request(Operation::Acquire, self.request.ttl, asking).await {
+            let answer = self.core.request(Operation::Acquire, self.request.ttl, asking).await;
+            // A shutdown releases the lease meanwhile, and that is what the answer tells then.
+            self.ensure_not_shut_down(&lease)?;
+            match answer {
                 Ok(Attempt::Granted(grant)) => {
                     let now = self.core.now();
                     lease.with(|tenure| tenure.offered(grant, now));
@@ -174,14 +177,19 @@ impl<'a> Acquisition<'a> {
                 }
                 Err(error) => return Err(error),
             }
-            if lease.with(|tenure| *tenure.phase() == Phase::Ended) {
-                let message = "the client was shut down while waiting";
-                return Err(Error::new(ErrorKind::ShutDown, Operation::Acquire, message));
-            }
+            self.ensure_not_shut_down(&lease)?;
             if lease.with(|tenure| tenure.grant()).is_some() {
                 return self.enter(pending).await;
             }
         }
+    }
+
+    fn ensure_not_shut_down(&self, lease: &Lease) -> Result<()> {
+        if lease.with(|tenure| *tenure.phase() != Phase::Ended) {
+            return Ok(());
+        }
+        let message = "the client was shut down while waiting";
+        Err(Error::new(ErrorKind::ShutDown, Operation::Acquire, message).on(&self.name))
     }
 
     /// Enters what was granted. If a good part of the TTL may have passed since, the store is
