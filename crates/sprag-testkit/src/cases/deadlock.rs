@@ -91,11 +91,14 @@ pub async fn a_circle_through_an_upgrade_has_one_victim(harness: &impl Harness) 
     if !has_queue(&one).await || !has_readers(&one).await {
         return;
     }
+    // Both hold what the other one wants before they want it.
+    let ready = Arc::new(Barrier::new(2));
     let upgrader = tokio::spawn({
-        let one = one.clone();
+        let (one, ready) = (one.clone(), Arc::clone(&ready));
         async move {
             let other = one.lock("other").ttl(LONG).acquire().await?;
             let mut guard = one.lock("config").upgradable().ttl(LONG).acquire().await?;
+            ready.wait().await;
             until_waiters(one.store(), "other", 1).await;
             guard.upgrade().await?;
             Ok::<_, sprag_core::Error>((other, guard))
@@ -103,6 +106,7 @@ pub async fn a_circle_through_an_upgrade_has_one_victim(harness: &impl Harness) 
     });
     let reader = tokio::spawn(async move {
         let reader = two.lock("config").shared().ttl(LONG).acquire().await?;
+        ready.wait().await;
         let other = two.lock("other").ttl(LONG).acquire().await?;
         Ok::<_, sprag_core::Error>((reader, other))
     });
