@@ -95,4 +95,8 @@ impl<S: Store> Store for Timed<S> {
     async fn changed(&self, name: &LockName, lease: LeaseId) {
         self.store.changed(name, lease).await;
     }
+
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.store.lifeline()
+    }
 }

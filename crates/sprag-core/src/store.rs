@@ -1,5 +1,6 @@
 //! [`Store`]: the contract between the client and a place where locks live.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -74,6 +75,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// lease. Hints since the last answer are remembered. May never resolve: the client always
     /// has a timer behind it.
     async fn changed(&self, name: &LockName, lease: LeaseId);
+
+    /// A descriptor that keeps this process's session alive as long as any process has it open,
+    /// and so all that the session holds, up to its TTL. `None` where sessions live by their TTL
+    /// alone.
+    ///
+    /// It is for a guardian that must be done before anybody else may enter. Closed on exec, so
+    /// that it is handed on only on purpose. Dropping the store ends the session all the same.
+    fn lifeline(&self) -> Option<OwnedFd> {
+        None
+    }
 }
 
 /// What is asked of [`Store::try_acquire`].

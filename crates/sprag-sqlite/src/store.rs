@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -368,5 +369,10 @@ impl Store for SqliteStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.inner.shared.wakeups.mailboxes().wait(lease).await;
+    }
+
+    fn lifeline(&self) -> Option<OwnedFd> {
+        // A duplicate shares the file lock, and the standard library makes it close on exec.
+        self.session_file().try_clone().ok().map(OwnedFd::from)
     }
 }

@@ -217,3 +217,21 @@ fn threads_of_one_process_never_hold_together() {
         }
     });
 }
+
+#[test]
+fn the_lifeline_is_the_locked_session_file_and_closes_on_exec() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let (one, two) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let (a, b) = (request("job"), request("job"));
+    acquire(&one, &a);
+    let line = one.lifeline().unwrap();
+    let flags = rustix::io::fcntl_getfd(&line).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    let line = std::fs::File::from(line);
+    assert_eq!(line.metadata().unwrap().ino(), one.session_file().metadata().unwrap().ino());
+    // Closing it does not end the session while the store has it open too.
+    drop(line);
+    assert!(matches!(attempt(&two, &b), Attempt::Held(_)));
+}

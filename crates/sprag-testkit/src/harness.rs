@@ -205,6 +205,10 @@ impl Store for Session {
             () = async { store.changed(name, lease).await } => {}
         }
     }
+
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.store()?.lifeline()
+    }
 }
 
 /// How long a case may take, so that one that hangs is reported by its name.

@@ -212,6 +212,12 @@ impl Client {
         &self.inner.core.store
     }
 
+    /// Keeps this process's session alive in whichever process has it open: see
+    /// [`Store::lifeline`].
+    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.inner.core.store.lifeline()
+    }
+
     /// The clock this client decides by.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.inner.core.clock

@@ -269,4 +269,8 @@ impl Store for FaultStore {
         }
         self.inner.changed(name, lease).await;
     }
+
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.inner.lifeline()
+    }
 }

@@ -180,4 +180,8 @@ impl Store for Recording {
     async fn changed(&self, name: &LockName, lease: LeaseId) {
         self.store.changed(name, lease).await;
     }
+
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.store.lifeline()
+    }
 }
