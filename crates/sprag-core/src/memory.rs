@@ -74,9 +74,14 @@ impl MemoryStore {
         Self::with_clock(Arc::new(BootClock))
     }
 
+    /// What every store in memory can do.
+    pub const fn ability() -> Capability {
+        Capability::full("memory", Level::Fenced)
+    }
+
     /// Makes an empty store whose leases end by `clock`.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let capability = Capability::full("memory", Level::Fenced);
+        let capability = Self::ability();
         let (state, mailboxes) = (Mutex::default(), Mailboxes::default());
         let shared = Arc::new(Shared { capability, clock, state, mailboxes });
         Self { shared, session: SessionId::random(&OsEntropy) }

@@ -101,17 +101,22 @@ impl SqliteStore {
     /// As [`SqliteStore::open`].
     pub fn with_config(config: SqliteConfig) -> Result<Self> {
         let (shared, desk) = open::open(config)?;
-        let mut capability = Capability::full(STORE, Level::Fenced);
-        capability.max_waiters = MAX_WAITERS;
         Ok(Self {
             inner: Arc::new(Inner {
-                capability,
+                capability: Self::ability(),
                 worker: Worker::new(Arc::clone(&shared)),
                 shared,
                 inline: Mutex::new(desk),
                 reader: Mutex::default(),
             }),
         })
+    }
+
+    /// What every SQLite store can do.
+    pub const fn ability() -> Capability {
+        let mut capability = Capability::full(STORE, Level::Fenced);
+        capability.max_waiters = MAX_WAITERS;
+        capability
     }
 
     /// The database file, with all links resolved.

@@ -8,7 +8,7 @@ mod open;
 pub use distributed_lock::DistributedLock;
 pub use leader_election::LeaderElection;
 pub use locks::{Locks, LocksBuilder};
-pub use open::open;
+pub use open::{StoreKind, open, redact, stores};
 
 #[doc(inline)]
 pub use sprag_core::{

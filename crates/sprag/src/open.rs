@@ -7,21 +7,55 @@ mod url;
 
 use std::sync::Arc;
 
-use sprag_core::{Error, Operation, Result, Store};
+use sprag_core::{Capability, Error, Operation, Result, Store};
 
 use self::url::StoreUrl;
 
-/// A kind of store: what its URLs begin with, and how one is opened.
-struct Scheme {
-    name: &'static str,
+/// A kind of store in this build: what its URLs begin with, and how one is opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StoreKind {
+    /// What its URLs begin with, before the colon.
+    pub scheme: &'static str,
+    /// The forms of its URLs, and what each means.
+    pub forms: &'static [(&'static str, &'static str)],
+    /// Between whom its locks hold.
+    pub between: &'static str,
+    /// What breaks its promise, in a few words each.
+    pub broken_by: &'static [&'static str],
+    /// What it can do, without opening one.
+    pub capability: fn() -> Capability,
     open: fn(&StoreUrl<'_>) -> Result<Arc<dyn Store>>,
 }
 
-const SCHEMES: &[Scheme] = &[
-    Scheme { name: "memory", open: memory::open },
+const KINDS: &[StoreKind] = &[
+    memory::KIND,
     #[cfg(feature = "sqlite")]
-    Scheme { name: "sqlite", open: sqlite::open },
+    sqlite::KIND,
 ];
+
+/// The kinds of stores in this build.
+///
+/// # Examples
+///
+/// ```
+/// assert!(sprag::stores().iter().any(|kind| kind.scheme == "memory"));
+/// ```
+pub const fn stores() -> &'static [StoreKind] {
+    KINDS
+}
+
+/// Shows a store's URL without user, password and parameters. What is no URL is not shown.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(sprag::redact("redis://me:secret@db:6379/1"), "redis://***@db:6379/1");
+/// assert_eq!(sprag::redact("secret"), "...");
+/// ```
+pub fn redact(url: &str) -> String {
+    StoreUrl::parse(url).map_or_else(|_| "...".to_owned(), |url| url.to_string())
+}
 
 /// Opens the store that `url` names.
 ///
@@ -53,10 +87,10 @@ const SCHEMES: &[Scheme] = &[
 /// ```
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     let url = StoreUrl::parse(url)?;
-    match SCHEMES.iter().find(|scheme| scheme.name.eq_ignore_ascii_case(url.scheme)) {
-        Some(scheme) => (scheme.open)(&url).map_err(|error| error.at(scheme.name)),
+    match KINDS.iter().find(|kind| kind.scheme.eq_ignore_ascii_case(url.scheme)) {
+        Some(kind) => (kind.open)(&url).map_err(|error| error.at(kind.scheme)),
         None => {
-            let known = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(" ");
+            let known = KINDS.iter().map(|kind| kind.scheme).collect::<Vec<_>>().join(" ");
             let message = format!("unknown store \"{url}\"; this build supports: {known}");
             Err(Error::bad_input(Operation::Open, message))
         }

@@ -5,13 +5,26 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sprag_core::{MemoryStore, Result, Store};
 
+use super::StoreKind;
 use super::url::StoreUrl;
+
+pub(super) const KIND: StoreKind = StoreKind {
+    scheme: "memory",
+    forms: &[
+        ("memory:", "a new store inside this process"),
+        ("memory:NAME", "the store of that name inside this process"),
+    ],
+    between: "the tasks of one process",
+    broken_by: &["the end of the process, which forgets all locks and fences"],
+    capability: MemoryStore::ability,
+    open,
+};
 
 /// The stores that have a name. They stay until the process ends: forgetting one would set its
 /// fences back.
 static NAMED: LazyLock<Mutex<HashMap<Vec<u8>, MemoryStore>>> = LazyLock::new(Mutex::default);
 
-pub(super) fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
+fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
     url.no_parameters()?;
     if url.rest.starts_with('/') {
         return Err(url.bad("names a place; write memory: or memory:NAME"));

@@ -9,11 +9,28 @@ use std::time::Duration;
 use sprag_core::{Result, Store};
 use sprag_sqlite::{SqliteConfig, SqliteStore, default_path};
 
+use super::StoreKind;
 use super::url::StoreUrl;
+
+pub(super) const KIND: StoreKind = StoreKind {
+    scheme: "sqlite",
+    forms: &[
+        ("sqlite:", "the file of this user, $XDG_STATE_HOME/sprag/sprag.db"),
+        ("sqlite:./locks.db", "a file in the working directory"),
+        ("sqlite:///var/lib/app/locks.db", "a file by its absolute path"),
+    ],
+    between: "the processes of one machine",
+    broken_by: &[
+        "somebody who deletes or replaces the file while it is used",
+        "a file system that loses what was written and flushed",
+    ],
+    capability: SqliteStore::ability,
+    open,
+};
 
 const PARAMETERS: &[&str] = &["busy_timeout_ms", "max_free_records"];
 
-pub(super) fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
+fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
     let mut config = SqliteConfig::new(path(url, |name| std::env::var_os(name))?);
     for (name, value) in url.parameters() {
         let number = || {

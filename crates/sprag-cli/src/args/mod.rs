@@ -1,0 +1,141 @@
+//! The command line, as data. One file per command.
+
+mod config;
+mod run;
+pub(crate) mod value;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use self::config::Config;
+pub(crate) use self::run::Run;
+
+use crate::code::Code;
+use crate::config::environment;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::style::{Colour, Style};
+
+/// Hold a lock while a command runs, and look at locks, on any store.
+#[derive(Debug, Parser)]
+#[command(name = "sprag", version, max_term_width = 100)]
+#[command(disable_help_subcommand = false, arg_required_else_help = true)]
+#[command(after_help = "With nothing set up, locks live in a file of yours and hold between the \
+                        processes of this machine.\nExit codes: sprag explain exit-codes")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags of every command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The store: a URL such as sqlite:./locks.db, or a name from sprag.toml
+    #[arg(short = 'S', long, global = true, value_name = "URL|NAME")]
+    pub(crate) store: Option<String>,
+    /// Answer in JSON, errors too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing but answers and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", value_enum)]
+    pub(crate) color: Option<Colour>,
+    /// Read this file instead of the sprag.toml found upwards
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Who takes the locks, for others to see [default: user@host#pid]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) holder: Option<String>,
+    /// Never ask, even on a terminal
+    #[arg(long, global = true)]
+    pub(crate) no_input: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Run),
+    Config(Config),
+}
+
+/// What came of the command line.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// A command to be done.
+    Command(Box<Cli>),
+    /// Help was shown, or an error said.
+    Answered(Exit),
+}
+
+/// Reads the command line. Help and errors are answered at once.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let error = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => return Parsed::Command(Box::new(cli)),
+        Err(error) => error,
+    };
+    // As if there were no settings: what they are is not known yet.
+    let style =
+        Style::new(Colour::Auto, std::io::IsTerminal::is_terminal(&std::io::stderr()), |n| {
+            environment(n)
+        });
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let output = Output { json, quiet: false, verbose: false, out: style, err: style };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output.line(error.render().to_string().trim_end());
+            Parsed::Answered(Exit::OK)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            output.error_line(error.render().to_string().trim_end());
+            Parsed::Answered(Exit::USAGE)
+        }
+        _ => Parsed::Answered(usage(&error).print(&output)),
+    }
+}
+
+/// Says in our form what clap found; the usage lines are in the help.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let mut paragraphs = text.split("\n\n");
+    let message = paragraphs.next().unwrap_or_default().trim_end().to_owned();
+    let mut failure = Failure::new(Code::Usage, message);
+    for line in paragraphs.flat_map(str::lines) {
+        if let Some(tip) = line.trim().strip_prefix("tip: ") {
+            failure = failure.advice(tip);
+        }
+    }
+    let words = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let command = words.split_whitespace().skip_while(|word| *word != "sprag").nth(1);
+    match command.filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) {
+        Some(command) => failure.hint("see the flags", format!("sprag help {command}")),
+        None => failure.hint("see the commands", "sprag help"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Code`]: what went wrong, by a stable number that `sprag explain` knows.
+
+use crate::exit::Exit;
+
+/// One row of the catalogue.
+struct Row {
+    id: &'static str,
+    name: &'static str,
+    exit: Exit,
+    /// Cause, risk and fix, for `sprag explain`.
+    text: &'static str,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident, $id:literal, $name:literal, $exit:ident, $text:literal;)*) => {
+        /// What went wrong. The numbers and names are stable: scripts match on them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Code { $($(#[$doc])* $code,)* }
+
+        impl Code {
+            /// Every code, by number.
+            pub(crate) const ALL: &[Self] = &[$(Self::$code,)*];
+
+            const fn row(self) -> Row {
+                match self {
+                    $(Self::$code => Row { id: $id, name: $name, exit: Exit::$exit, text: $text },)*
+                }
+            }
+        }
+    };
+}
+
+impl Code {
+    /// The number: `SP001`.
+    pub(crate) const fn id(self) -> &'static str {
+        self.row().id
+    }
+
+    /// The word in JSON: `held`.
+    pub(crate) const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The status that the process ends with.
+    pub(crate) const fn exit(self) -> Exit {
+        self.row().exit
+    }
+
+    /// Cause, risk and fix.
+    pub(crate) const fn text(self) -> &'static str {
+        self.row().text
+    }
+}
+
+codes! {
+    /// Somebody else holds the lock.
+    Held, "SP001", "held", HELD, "\
+Somebody else holds the lock, and you did not want to wait (any longer).
+Nothing was changed: the command was not started and the lock is as it was.
+The message says who holds it, why, since when, and who waits. Wait for it with
+`--wait`, see what holds it up with `sprag why NAME`, or, if the holder is
+wrong, break its lease with `sprag break NAME --token N -m WHY`.";
+    /// The holder gives no sign of life.
+    Stale, "SP002", "stale", HELD, "\
+The holder has given no sign of life for longer than its lease allows, and the
+store does not end leases by itself. It may be dead, or cut off and working.
+`sprag run --takeover` takes the lock over once it is overdue; the old holder's
+token is smaller than yours, so a resource that compares tokens is safe.";
+    /// The queue is full.
+    QueueFull, "SP003", "queue_full", HELD, "\
+So many wait for this lock already that the store takes no more waiters.
+Nothing was changed. Try again later, or see with `sprag show NAME` who waits.";
+    /// The lock was lost.
+    Lost, "SP010", "lost", LOST, "\
+The lock was held and is not any more: its lease was not renewed in time, or
+somebody broke it or took it over. The command was stopped before anybody else
+could get the lock, unless `--on-lost continue` said otherwise. What it did
+before that was protected. Look at `sprag log` for what happened, give it a
+longer `--ttl` if the store is slow, and pass SPRAG_TOKEN to what you write to.";
+    /// The lease is not the holder's.
+    NotHolder, "SP011", "not_holder", DENIED, "\
+The lease that you named does not hold the lock (any more). Nothing was
+changed. If it expired while you worked, what you did since then was not
+protected: check it, and next time renew earlier or take a longer `--ttl`.";
+    /// Nobody holds the lock with that token.
+    NotBroken, "SP012", "not_broken", DENIED, "\
+Nobody holds the lock with the token that you named, so nothing was broken. The
+token is compared so that an old decision cannot hit a new holder. Look again
+with `sprag show NAME`, and decide again.";
+    /// The lease is alive.
+    Alive, "SP013", "alive", DENIED, "\
+The holder's lease is alive: it is still being renewed, or has time left.
+Breaking it takes the lock from somebody who works under it. If that is what
+you want, say `--force`; the holder is told, and the log keeps your reason.";
+    /// Nobody confirmed.
+    NotConfirmed, "SP014", "not_confirmed", USAGE, "\
+Breaking a lock has to be confirmed: type its name when asked on a terminal, or
+give `--yes` where nobody can answer. Nothing was changed.";
+    /// Waiting would never end.
+    Deadlock, "SP020", "deadlock", DEADLOCK, "\
+You hold something that the holder waits for, directly or through others, so
+waiting would never end. You were taken out of the queue; nobody else was
+touched. Take all locks at once, `sprag run a,b -- ...`, or always in one order.";
+    /// This process tree holds the lock.
+    Nested, "SP021", "nested", USAGE, "\
+The lock is held by this process tree already: you run inside a `sprag run` of
+the same name, and would wait for yourself. Leave the inner one away, or say
+`--reentrant` to run the command under the lock that is held.";
+    /// The store does not answer.
+    Unavailable, "SP030", "unavailable", UNAVAILABLE, "\
+The store cannot be reached or did not answer in time. What was asked for may or
+may not have happened; a lease that nobody renews ends by itself.
+`sprag doctor` says what it sees of the store.";
+    /// The place may not be used.
+    Refused, "SP031", "refused", DENIED, "\
+The place where the locks live may not be used: permissions, a file system that
+cannot lock, or a setting. The message names it. Nothing was changed.";
+    /// No room.
+    StoreFull, "SP033", "store_full", UNAVAILABLE, "\
+The store has no room for another record: a full disk or a limit. Locks that are
+held stay held. Make room and try again.";
+    /// Not ours, or newer.
+    Corrupt, "SP034", "corrupt", CONFIG, "\
+What is stored there cannot be understood: it is something else, it is damaged,
+or a newer sprag wrote it. It was left as it is. Use the newer sprag, or another
+place.";
+    /// No such store.
+    UnknownStore, "SP040", "unknown_store", CONFIG, "\
+The store's URL begins with a scheme that this build does not know, or its name
+is in no configuration file. `sprag stores` lists the schemes, `sprag config`
+the names.";
+    /// The URL cannot be used.
+    BadUrl, "SP041", "bad_url", CONFIG, "\
+The store's URL cannot be used; the message says why. `sprag stores` shows the
+forms. User names, passwords and parameters are never repeated in messages.";
+    /// A configuration file or variable cannot be used.
+    Config, "SP042", "config", CONFIG, "\
+A configuration file or an environment variable cannot be used; the message
+names the place. `sprag config --show-origin` shows where each setting comes
+from.";
+    /// The store cannot do that.
+    Unsupported, "SP043", "unsupported", CONFIG, "\
+This store cannot do what was asked for, and sprag gives no weaker lock instead.
+`sprag stores` shows what each store can do.";
+    /// Bad arguments.
+    Usage, "SP050", "usage", USAGE, "\
+The arguments cannot be understood, or a value is out of range. Nothing was
+done. `sprag help COMMAND` shows what can be written.";
+    /// No such lock or topic.
+    Unknown, "SP051", "unknown", USAGE, "\
+There is no such lock, code or topic; the message names the nearest one.";
+    /// The command is not there.
+    NotFound, "SP060", "command_not_found", NOT_FOUND, "\
+The command that should run under the lock does not exist. The lock was released
+before this was said.";
+    /// The command cannot be executed.
+    NotExecutable, "SP061", "command_not_executable", NOT_EXECUTABLE, "\
+The command that should run under the lock is there but cannot be executed:
+permissions, a directory, or a broken format. The lock was released before this
+was said.";
+    /// A bug.
+    Bug, "SP070", "bug", BUG, "\
+An error inside sprag. Please report it with the message and what you did.";
+    /// A claim does not hold.
+    Claim, "SP080", "claim_failed", NO, "\
+`sprag demo` or `sprag doctor` found that something sprag promises does not hold
+here. The lines above it say what was seen. Do not rely on this store.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_every_text_fits_a_terminal() {
+        let ids: BTreeSet<_> = Code::ALL.iter().map(|code| code.id()).collect();
+        let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!((ids.len(), names.len()), (Code::ALL.len(), Code::ALL.len()));
+        for code in Code::ALL {
+            assert!(code.text().lines().all(|line| line.len() <= 80), "{}", code.id());
+        }
+    }
+}

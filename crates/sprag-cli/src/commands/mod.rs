@@ -1,0 +1,48 @@
+//! The commands. One file each.
+
+mod config;
+
+use std::io::IsTerminal;
+
+use crate::args::{Cli, Command, Global};
+use crate::config::{Settings, environment};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::style::{Colour, Style};
+use crate::run;
+
+/// How a command ends.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+/// Does what was asked for; says what could not be done.
+pub(crate) fn dispatch(cli: Cli) -> Exit {
+    let Cli { global, command } = cli;
+    let settings = Settings::load(&global);
+    let colour = settings.as_ref().map_or(Colour::Auto, |settings| settings.color.value);
+    let output = output(&global, colour);
+    let outcome = settings.and_then(|settings| {
+        let context = Context { settings, output, no_input: global.no_input };
+        act(command, &context)
+    });
+    outcome.unwrap_or_else(|failure| failure.print(&output))
+}
+
+fn act(command: Command, context: &Context) -> Outcome {
+    match command {
+        Command::Run(args) => run::main(&args, context),
+        Command::Config(args) => config::show(&args, context),
+    }
+}
+
+fn output(global: &Global, colour: Colour) -> Output {
+    let style = |terminal: bool| Style::new(colour, terminal, environment);
+    Output {
+        json: global.json,
+        quiet: global.quiet,
+        verbose: global.verbose,
+        out: style(std::io::stdout().is_terminal()),
+        err: style(std::io::stderr().is_terminal()),
+    }
+}

@@ -1,0 +1,225 @@
+//! [`Settings`]: flags, then the environment, then `sprag.toml`, then the user's and the system's
+//! file. The first that says something wins, setting by setting.
+
+mod file;
+mod origin;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sprag::Wait;
+
+pub(crate) use self::origin::{Origin, Setting};
+
+use self::file::{Entry, File};
+use crate::args::Global;
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::output::style::Colour;
+use crate::output::time;
+
+/// The store with nothing set up.
+const DEFAULT_STORE: &str = "sqlite:";
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
+const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// What the user wants, and who says so.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The store's URL; may contain secrets.
+    pub(crate) store: Setting<String>,
+    /// Who takes the locks; `None` for `user@host#pid`.
+    pub(crate) holder: Setting<Option<String>>,
+    /// How long to wait for a lock.
+    pub(crate) wait: Setting<Wait>,
+    /// How long a lease lasts without being renewed.
+    pub(crate) ttl: Setting<Duration>,
+    /// How long a command has to stop before it is killed.
+    pub(crate) kill_after: Setting<Duration>,
+    /// When to use colours.
+    pub(crate) color: Setting<Colour>,
+    /// The stores that have a name.
+    pub(crate) stores: BTreeMap<String, Setting<String>>,
+}
+
+/// One setting, for people; without secrets.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) value: Option<String>,
+    pub(crate) origin: Origin,
+}
+
+impl Settings {
+    /// Reads the environment and the files of this process.
+    pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
+        let files = file::places(global.config.clone(), environment)
+            .into_iter()
+            .filter_map(|place| File::read(place).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::from_layers(global, environment, &files)
+    }
+
+    /// Puts the layers together; `files` is in order, the nearest first.
+    fn from_layers(
+        global: &Global,
+        env: impl Fn(&str) -> Option<String>,
+        files: &[File],
+    ) -> Result<Self, Failure> {
+        let layers = Layers { env: &env, files };
+        let mut stores = BTreeMap::new();
+        for file in files {
+            for (name, entry) in &file.stores {
+                if !stores.contains_key(name) {
+                    let url = entry.parse(|text| expand(text, &env))?;
+                    stores.insert(name.clone(), url);
+                }
+            }
+        }
+        let flag = |value: &Option<String>, flag| {
+            value.clone().map(|value| Setting { value, origin: Origin::Flag(flag) })
+        };
+        let text = |text: &str| Ok(text.to_owned());
+        let store = match flag(&global.store, "--store") {
+            Some(store) => store,
+            None => layers
+                .find("SPRAG_STORE", |file| &file.store, |text| expand(text, &env))?
+                .unwrap_or_else(|| Setting::standard(DEFAULT_STORE.to_owned())),
+        };
+        let holder = match flag(&global.holder, "--holder") {
+            Some(holder) => Some(holder),
+            None => layers.find("SPRAG_HOLDER", |file| &file.holder, text)?,
+        };
+        let color = match global.color {
+            Some(value) => Some(Setting { value, origin: Origin::Flag("--color") }),
+            None => layers.find("SPRAG_COLOR", |file| &file.color, colour)?,
+        };
+        let wait = layers.find("SPRAG_WAIT", |file| &file.wait, wait)?;
+        let ttl = layers.find("SPRAG_TTL", |file| &file.ttl, time::parse)?;
+        let kill = layers.find("SPRAG_KILL_AFTER", |file| &file.kill_after, time::parse)?;
+        Ok(Self {
+            store: resolve(store, &stores)?,
+            holder: match holder {
+                Some(holder) => Setting { value: Some(holder.value), origin: holder.origin },
+                None => Setting::standard(None),
+            },
+            wait: wait.unwrap_or_else(|| Setting::standard(Wait::Forever)),
+            ttl: ttl.unwrap_or_else(|| Setting::standard(DEFAULT_TTL)),
+            kill_after: kill.unwrap_or_else(|| Setting::standard(DEFAULT_KILL_AFTER)),
+            color: color.unwrap_or_else(|| Setting::standard(Colour::Auto)),
+            stores,
+        })
+    }
+
+    /// All settings, without secrets.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        fn row<T>(name: &str, setting: &Setting<T>, value: Option<String>) -> Row {
+            Row { name: name.to_owned(), value, origin: setting.origin.clone() }
+        }
+        let mut rows = vec![
+            row("store", &self.store, Some(sprag::redact(&self.store.value))),
+            row("holder", &self.holder, self.holder.value.clone()),
+            row("wait", &self.wait, Some(show_wait(self.wait.value))),
+            row("ttl", &self.ttl, Some(time::span(self.ttl.value))),
+            row("kill_after", &self.kill_after, Some(time::span(self.kill_after.value))),
+            row("color", &self.color, Some(self.color.value.as_str().to_owned())),
+        ];
+        rows.extend(self.stores.iter().map(|(name, url)| {
+            row(&format!("stores.{name}"), url, Some(sprag::redact(&url.value)))
+        }));
+        rows
+    }
+}
+
+/// The environment and the files.
+struct Layers<'a, E> {
+    env: E,
+    files: &'a [File],
+}
+
+impl<E: Fn(&str) -> Option<String>> Layers<'_, E> {
+    /// The first layer that has this setting, read with `parse`.
+    fn find<T>(
+        &self,
+        variable: &'static str,
+        entry: impl Fn(&File) -> &Option<Entry>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<Setting<T>>, Failure> {
+        if let Some(text) = (self.env)(variable).filter(|text| !text.is_empty()) {
+            let origin = Origin::Environment(variable);
+            let bad = |what| Failure::new(Code::Config, format!("{variable}: {what}"));
+            return parse(&text).map(|value| Some(Setting { value, origin })).map_err(bad);
+        }
+        self.files.iter().find_map(|file| entry(file).as_ref()).map(|e| e.parse(parse)).transpose()
+    }
+}
+
+/// A variable of the environment, if it is set to text.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var_os(name)?.into_string().ok()
+}
+
+/// Replaces the name of a store by its URL.
+fn resolve(
+    store: Setting<String>,
+    stores: &BTreeMap<String, Setting<String>>,
+) -> Result<Setting<String>, Failure> {
+    if store.value.contains(':') {
+        return Ok(store);
+    }
+    if let Some(named) = stores.get(&store.value) {
+        return Ok(named.clone());
+    }
+    // What has no colon and is no name may still be a secret that went to the wrong place.
+    let named = stores.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let known = if named.is_empty() { "none has a name".to_owned() } else { named };
+    let message = format!(
+        "{} names no store: a URL has a colon, such as sqlite:./locks.db, and the stores in \
+         configuration files are: {known}",
+        store.origin
+    );
+    Err(Failure::new(Code::UnknownStore, message).hint("see the settings", "sprag config"))
+}
+
+/// Puts variables in the place of `${NAME}`.
+fn expand(text: &str, env: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut parts = text.split("${");
+    let mut expanded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('}').ok_or("a ${ has no }")?;
+        expanded += &env(name).ok_or_else(|| format!("the variable {name} is not set"))?;
+        expanded += rest;
+    }
+    Ok(expanded)
+}
+
+fn wait(text: &str) -> Result<Wait, String> {
+    if text == "forever" {
+        return Ok(Wait::Forever);
+    }
+    time::parse(text).map(wait_for)
+}
+
+/// A waiting time as flags give it: nothing means not at all.
+pub(crate) const fn wait_for(span: Duration) -> Wait {
+    if span.is_zero() { Wait::No } else { Wait::AtMost(span) }
+}
+
+fn show_wait(wait: Wait) -> String {
+    match wait {
+        Wait::No => "0s".to_owned(),
+        Wait::AtMost(span) => time::span(span),
+        Wait::Forever => "forever".to_owned(),
+    }
+}
+
+fn colour(text: &str) -> Result<Colour, String> {
+    let known = [Colour::Auto, Colour::Always, Colour::Never];
+    known
+        .into_iter()
+        .find(|colour| colour.as_str() == text)
+        .ok_or_else(|| format!("{text:?} is not auto, always or never"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The message for a lock that is held: who, why, since when, and what to do about it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sprag::{Error, HolderView, LockView};
+
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::output::time;
+use crate::output::view;
+use crate::store::Opened;
+
+/// Turns an error of acquiring into a failure; held is described by looking at the lock.
+pub(crate) async fn explain(error: Error, opened: &Opened) -> Failure {
+    let (Some(name), true) = (error.lock(), error.is_held() || error.is_timeout()) else {
+        return error.into();
+    };
+    match opened.inspect(name.as_str()).await {
+        Ok(seen) if seen.is_locked() => describe(&seen, &opened.shown),
+        // It became free meanwhile, or the store is gone: the error says what was true.
+        _ => error.into(),
+    }
+}
+
+/// The failure for a lock that others hold.
+pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
+    let name = &lock.name;
+    let mut failure = Failure::new(Code::Held, format!("lock {name:?} is held"));
+    if let [holder] = &lock.holders[..] {
+        failure = about(failure, holder);
+    } else {
+        failure = failure.fact("holders", format!("{} of them", lock.holders.len()));
+        for holder in lock.holders.iter().take(3) {
+            failure = failure.fact("", holder.holder.worker_id.clone());
+        }
+    }
+    if let Some(longest) = lock.waiters.iter().map(|waiter| waiter.waiting).max() {
+        let longest = time::span(longest);
+        failure =
+            failure.fact("queue", format!("{} waiting, longest {longest}", lock.waiters.len()));
+    }
+    let word = view::shell_word(name.as_str());
+    failure
+        .fact("store", shown)
+        .hint("wait for it", format!("sprag run --wait 10m {word} -- ..."))
+        .hint("watch it", format!("sprag show -w {word}"))
+        .hint("see what holds it up", format!("sprag why {word}"))
+        .detail("lock", view::lock(lock))
+        .detail("store", json!(shown))
+}
+
+fn about(failure: Failure, holder: &HolderView) -> Failure {
+    let mut failure = failure.fact("holder", holder.holder.worker_id.clone());
+    if let Some(reason) = &holder.holder.reason {
+        failure = failure.fact("reason", reason.clone());
+    }
+    let since = holder
+        .holder
+        .since_unix_ms
+        .map(|since| format!("{} ({} ago), ", time::full(since), time::span(time::ago(since))));
+    failure
+        .fact("since", format!("{}token {}", since.unwrap_or_default(), holder.fence))
+        .fact("lease", lease(holder))
+}
+
+/// How a holder's lease is, in words.
+pub(crate) fn lease(holder: &HolderView) -> String {
+    let ttl = time::span(holder.ttl);
+    match holder.remaining {
+        None => format!("{ttl} long; this store cannot say how much is left"),
+        Some(Duration::ZERO) => format!("EXPIRED (it was {ttl} long)"),
+        Some(left) if holder.detached => {
+            format!("alive: ends in {} unless it is renewed", time::span(left))
+        }
+        Some(left) => {
+            let renewed = time::span(holder.ttl.saturating_sub(left));
+            let left = time::span(left);
+            format!("alive: renewed {renewed} ago, expires in {left} if renewals stop")
+        }
+    }
+}

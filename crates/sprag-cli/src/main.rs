@@ -1,0 +1,35 @@
+//! `sprag`: hold a lock while a command runs, and look at locks, on any store.
+
+#![expect(dead_code, reason = "the commands that use it follow")]
+
+mod args;
+mod code;
+mod commands;
+mod config;
+mod context;
+mod exit;
+mod failure;
+mod held;
+mod identity;
+mod output;
+mod run;
+mod store;
+
+use std::process::ExitCode;
+
+use crate::args::Parsed;
+
+/// The first argument with which `sprag run` starts its guardian: the same binary again.
+const GUARDIAN: &str = "__guardian";
+
+fn main() -> ExitCode {
+    // Before anything else: a guardian that comes up late guards nothing.
+    if std::env::args_os().nth(1).is_some_and(|first| first == GUARDIAN) {
+        return run::guardian::main();
+    }
+    let exit = match args::parse(std::env::args_os()) {
+        Parsed::Command(cli) => commands::dispatch(*cli),
+        Parsed::Answered(exit) => exit,
+    };
+    exit.into()
+}

@@ -1,0 +1,77 @@
+//! [`Output`]: how commands answer, as text or as JSON, with or without colour.
+
+pub(crate) mod style;
+pub(crate) mod table;
+pub(crate) mod time;
+pub(crate) mod view;
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use serde_json::{Value, json};
+
+use self::style::Style;
+
+/// The version of the form of all JSON answers; grows when a field changes its meaning or goes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// How to answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// Answers and errors are JSON.
+    pub(crate) json: bool,
+    /// Nothing but answers and errors.
+    pub(crate) quiet: bool,
+    /// More than usual.
+    pub(crate) verbose: bool,
+    /// The style of stdout.
+    pub(crate) out: Style,
+    /// The style of stderr.
+    pub(crate) err: Style,
+}
+
+impl Output {
+    /// Prints one answer on stdout.
+    pub(crate) fn line(&self, text: &str) {
+        write(io::stdout().lock(), text);
+    }
+
+    /// Prints a JSON answer on one line, with the schema first.
+    pub(crate) fn answer(&self, fields: Value) {
+        self.line(&with_schema(fields).to_string());
+    }
+
+    /// Prints one line on stderr, whatever the settings.
+    pub(crate) fn error_line(&self, text: &str) {
+        write(io::stderr().lock(), text);
+    }
+
+    /// Says on stderr what goes on, unless it is to be quiet.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            self.error_line(&format!("sprag: {text}"));
+        }
+    }
+
+    /// Whether stdout is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+}
+
+/// Adds the schema to an answer.
+pub(crate) fn with_schema(fields: Value) -> Value {
+    let mut answer = json!({"schema": SCHEMA});
+    if let (Value::Object(answer), Value::Object(fields)) = (&mut answer, fields) {
+        answer.extend(fields);
+    }
+    answer
+}
+
+/// A reader that went away, such as `head`, has read enough: that is no error. Any other failure
+/// to write cannot be said anywhere.
+fn write(mut to: impl Write, text: &str) {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.write_all(b"\n"));
+    if written.and_then(|()| to.flush()).is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+        std::process::exit(0);
+    }
+}

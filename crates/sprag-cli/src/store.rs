@@ -1,0 +1,63 @@
+//! [`Opened`]: the store that the settings name.
+
+use std::ops::Deref;
+
+use sprag::{Locks, LocksBuilder};
+
+use crate::code::Code;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::identity;
+
+/// An open store and how it is shown.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) locks: Locks,
+    /// Its URL without secrets.
+    pub(crate) shown: String,
+}
+
+impl Opened {
+    /// Opens the store that the settings name, with this process's identity.
+    pub(crate) fn open(settings: &Settings) -> Result<Self, Failure> {
+        Self::open_with(settings, |locks| locks)
+    }
+
+    /// As `open`, with more options.
+    pub(crate) fn open_with(
+        settings: &Settings,
+        options: impl FnOnce(LocksBuilder<'_>) -> LocksBuilder<'_>,
+    ) -> Result<Self, Failure> {
+        let url = settings.store.value.as_str();
+        let builder = Locks::builder(url).holder(identity::holder(settings));
+        let locks = options(builder).open().map_err(|error| failure(error, settings))?;
+        Ok(Self { locks, shown: shown(settings) })
+    }
+}
+
+impl Deref for Opened {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}
+
+/// The store's URL without secrets.
+pub(crate) fn shown(settings: &Settings) -> String {
+    sprag::redact(&settings.store.value)
+}
+
+fn failure(error: sprag::Error, settings: &Settings) -> Failure {
+    let url = &settings.store.value;
+    let scheme = url.split(':').next().unwrap_or_default();
+    let known = sprag::stores().iter().any(|store| store.scheme.eq_ignore_ascii_case(scheme));
+    let failure = if error.is_bad_input() && !known && url.contains(':') {
+        Failure::new(Code::UnknownStore, error.to_string()).hint("see the stores", "sprag stores")
+    } else {
+        Failure::from(error)
+    };
+    failure
+        .fact("store", format!("{} (from {})", shown(settings), settings.store.origin))
+        .detail("store", shown(settings))
+}
