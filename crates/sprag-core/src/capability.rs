@@ -22,6 +22,8 @@ pub struct Capability {
     pub steal: bool,
     /// Leases that live by their TTL alone and outlive their process.
     pub detached: bool,
+    /// An audit trail: who got, lost, gave back or broke which lock.
+    pub audit: bool,
     /// Wake-ups; without them waiters ask on a timer.
     pub notify: bool,
     /// The shortest lease.
@@ -45,6 +47,7 @@ impl Capability {
             queue: true,
             steal: true,
             detached: true,
+            audit: true,
             notify: true,
             min_ttl: Duration::from_millis(100),
             max_ttl: Duration::from_secs(366 * 24 * 3600),

@@ -94,6 +94,8 @@ pub enum Operation {
     Evict,
     /// Using a guard.
     Hold,
+    /// Reading or writing the audit trail.
+    Audit,
 }
 
 impl Operation {
@@ -110,6 +112,7 @@ impl Operation {
             Self::List => "list",
             Self::Evict => "break",
             Self::Hold => "use",
+            Self::Audit => "audit",
         }
     }
 }
@@ -169,6 +172,11 @@ impl Error {
     /// What kind of thing went wrong.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
+    }
+
+    /// What happened, without operation, lock and store.
+    pub fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// Which operation failed.

@@ -9,6 +9,7 @@
 //! This crate knows no store but [`MemoryStore`], reads no environment and prints nothing. Most users
 //! want the `sprag` crate, which adds stores and `open(url)`.
 
+pub mod audit;
 mod capability;
 mod client;
 pub mod clock;
@@ -29,6 +30,7 @@ pub mod record;
 pub mod store;
 mod view;
 
+pub use audit::{AuditEntry, AuditKind, AuditQuery};
 pub use capability::{Capability, Level};
 pub use client::{
     Client, ClientBuilder, Keeper, LockGuard, LockRequest, LockState, Released, Ticket, Wait,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
+use crate::audit::{AuditEntry, AuditQuery, Trail, audit_entries};
 use crate::capability::{Capability, Level};
 use crate::clock::{BootClock, Clock};
 use crate::entropy::OsEntropy;
@@ -60,6 +61,7 @@ struct Shared {
 struct State {
     records: BTreeMap<LockName, Record>,
     dead: HashSet<SessionId>,
+    trail: Trail,
 }
 
 impl Default for MemoryStore {
@@ -120,6 +122,8 @@ impl Shared {
         if applied.changed {
             // Free records stay: they carry the fence.
             state.records.insert(name.clone(), applied.record.clone());
+            let unix_ms = self.clock.unix_micros() / 1000;
+            state.trail.append(audit_entries(name, &applied, unix_ms));
         }
         // Whoever was granted, or lost its place, wants to know; the others sleep on.
         applied.events.iter().for_each(|event| self.mailboxes.notify(event.lease));
@@ -214,5 +218,14 @@ impl Store for MemoryStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.shared.mailboxes.wait(lease).await;
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        Ok(self.state().trail.read(query))
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        self.state().trail.append(entries.iter().cloned());
+        Ok(())
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::audit::{AuditEntry, AuditQuery};
 use crate::capability::Capability;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::fence::Fence;
 use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId};
@@ -85,6 +86,30 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     fn lifeline(&self) -> Option<OwnedFd> {
         None
     }
+
+    /// Reads the audit trail. What the store decides is in it, written in the same atomic step
+    /// as the change; see [`audit_entries`](crate::audit::audit_entries). The last
+    /// [`TRAIL_LENGTH`](crate::audit::TRAIL_LENGTH) entries are kept, or fewer.
+    ///
+    /// Requires [`Capability::audit`].
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let _ = query;
+        Err(no_trail(self.capability()))
+    }
+
+    /// Adds to the trail what only the client knows; the store gives each entry its sequence.
+    /// An entry whose answer was lost may be in the trail twice.
+    ///
+    /// Requires [`Capability::audit`].
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        let _ = entries;
+        Err(no_trail(self.capability()))
+    }
+}
+
+pub(crate) fn no_trail(capability: &Capability) -> Error {
+    let message = "this store keeps no audit trail";
+    Error::new(ErrorKind::Unsupported, Operation::Audit, message).at(capability.store)
 }
 
 /// What is asked of [`Store::try_acquire`].

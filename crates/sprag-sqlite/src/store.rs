@@ -116,6 +116,7 @@ impl SqliteStore {
     pub const fn ability() -> Capability {
         let mut capability = Capability::full(STORE, Level::Fenced);
         capability.max_waiters = MAX_WAITERS;
+        capability.audit = false;
         capability
     }
 

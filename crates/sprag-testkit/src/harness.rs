@@ -29,7 +29,8 @@ use sprag_core::store::{
     Request,
 };
 use sprag_core::{
-    Capability, Client, Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, Store,
+    AuditEntry, AuditQuery, Capability, Client, Error, ErrorKind, LeaseId, LockName, LockView,
+    Operation, Result, Store,
 };
 use tokio::sync::watch;
 
@@ -208,6 +209,16 @@ impl Store for Session {
 
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.store()?.lifeline()
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let ask = |store: Arc<dyn Store>| async move { store.audit(query).await };
+        self.ask(Operation::Audit, ask).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        let ask = |store: Arc<dyn Store>| async move { store.note(entries).await };
+        self.ask(Operation::Audit, ask).await
     }
 }
 

@@ -10,6 +10,7 @@ use super::lease::Lease;
 use super::suspicion::Suspicion;
 use super::tenure::{Phase, Tenure};
 use super::{LockGuard, LockRequest, Pending, Wait};
+use crate::audit::AuditKind;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::{LeaseId, PartyId};
@@ -91,14 +92,29 @@ impl<'a> Acquisition<'a> {
             let tenure =
                 Tenure::new(self.request.ttl, self.request.auto_renew, self.request.max_hold);
             let id = self.request.client.new_lease_id();
-            let lease = Lease::new(id, self.party, self.name.clone(), self.request.mode, tenure);
+            let (name, holder) = (self.name.clone(), self.request.holder.clone());
+            let lease = Lease::new(id, self.party, name, self.request.mode, holder, tenure);
             let pending = self.request.client.register(lease)?;
             // Usually one round. Another one, with a new lease, if the place was lost while
             // waiting: the store forgot it, or this process slept too long.
-            if let Some(guard) = self.round(pending).await? {
-                return Ok(guard);
+            let lease = Arc::clone(&pending.lease);
+            match self.round(pending).await {
+                Ok(Some(guard)) => return Ok(guard),
+                Ok(None) => {}
+                Err(error) => {
+                    self.note_refusal(&lease, &error);
+                    return Err(error);
+                }
             }
             self.core.telemetry.retried("place_lost");
+        }
+    }
+
+    /// Who did not get the lock is in the audit trail; who only tried is not.
+    fn note_refusal(&self, lease: &Lease, error: &Error) {
+        let refused = error.is_held() || error.is_timeout() || error.is_deadlock();
+        if refused && !self.request.quiet {
+            self.core.note(lease, AuditKind::Refused, error.message().to_owned());
         }
     }
 

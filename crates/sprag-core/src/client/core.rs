@@ -6,11 +6,15 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::lease::Lease;
+use super::notes::Notes;
 use super::registry::Registry;
 use super::telemetry::Telemetry;
+use super::tenure::Phase;
+use crate::audit::{AuditEntry, AuditKind, human};
 use crate::clock::{Clock, Moment};
 use crate::entropy::Entropy;
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::fence::Fence;
 use crate::loss::Loss;
 use crate::store::{Bind, Released, Renewal, Renewed, Store};
 
@@ -27,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
+    pub(crate) notes: Notes,
     pub(crate) telemetry: Telemetry,
     /// The runtime whose timers are used, so that futures of the client run on any executor.
     pub(crate) timers: Handle,
@@ -85,6 +90,7 @@ impl Core {
         match answer {
             Ok(answers) => {
                 for ((lease, renewal), answer) in leases.iter().zip(&renewals).zip(&answers) {
+                    self.note_if_late(lease, answer, renewal.ttl, now);
                     self.note_renewal(lease, answer, renewal.ttl, sent, now);
                 }
             }
@@ -136,30 +142,64 @@ impl Core {
         lease.nudge.notify_one();
     }
 
+    /// Leaves a note in the audit trail, some time later and if the store keeps one.
+    pub(crate) fn note(&self, lease: &Lease, kind: AuditKind, detail: String) {
+        if !self.store.capability().audit {
+            return;
+        }
+        let fence = lease.with(|tenure| tenure.grant()).map_or(Fence::ZERO, |grant| grant.fence);
+        let (name, holder) = (lease.name.clone(), lease.holder.clone());
+        let unix_ms = self.clock.unix_micros() / 1000;
+        let entry = AuditEntry::new(unix_ms, name, kind, fence, lease.id, holder);
+        self.notes.add(entry.detail(detail));
+    }
+
+    fn note_if_late(&self, lease: &Lease, answer: &Renewed, ttl: Duration, now: Moment) {
+        let (holding, left) =
+            lease.with(|tenure| (*tenure.phase() == Phase::Holding, tenure.deadline().since(now)));
+        if holding && matches!(answer, Renewed::Held(_)) && left < ttl / 3 {
+            let detail = format!("{} before its lease of {} was over", human(left), human(ttl));
+            self.note(lease, AuditKind::RenewedLate, detail);
+        }
+    }
+
+    /// Writes notes down, for as long as it makes sense.
+    pub(crate) async fn write_down(&self, entries: Vec<AuditEntry>) {
+        let request = || self.store.note(&entries);
+        if let Err(error) = self.insist(Operation::Audit, CLEAN_UP_LIMIT, request).await {
+            tracing::debug!(target: "sprag::audit", %error, notes = entries.len(), "notes are lost");
+        }
+    }
+
     /// Releases by lease id until the store has answered, or until the lease is over anyway,
     /// but not for longer than `limit`.
     pub(crate) async fn release(&self, lease: &Lease, limit: Duration) -> Result<Released> {
         let limit = lease.with(|tenure| tenure.ttl()).min(limit);
         let request = || self.store.release(&lease.name, lease.id);
-        self.insist(limit, request).await.map_err(|error| error.on(&lease.name))
+        self.insist(Operation::Release, limit, request).await.map_err(|error| error.on(&lease.name))
     }
 
     /// Takes back the wish to be upgraded until the store has answered, but not for longer than
     /// `limit`. The lease goes on meanwhile, and so the wish would.
     pub(crate) async fn withdraw(&self, lease: &Lease, limit: Duration) -> Result<()> {
         let request = || self.store.withdraw(&lease.name, lease.id);
-        self.insist(limit, request).await.map_err(|error| error.on(&lease.name))
+        self.insist(Operation::Release, limit, request).await.map_err(|error| error.on(&lease.name))
     }
 
     /// Asks until the store has answered, or until `limit` is over.
-    async fn insist<T, F>(&self, limit: Duration, request: impl Fn() -> F + Send) -> Result<T>
+    async fn insist<T, F>(
+        &self,
+        operation: Operation,
+        limit: Duration,
+        request: impl Fn() -> F + Send,
+    ) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,
     {
         let give_up = self.now().plus(limit);
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.request(Operation::Release, RENEWAL_TIMEOUT, request()).await {
+            match self.request(operation, RENEWAL_TIMEOUT, request()).await {
                 Err(error) if error.is_retryable() && self.now().plus(pause) < give_up => {
                     self.sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::core::{CLEAN_UP_LIMIT, Core};
 use super::lease::Lease;
 use super::tenure::Phase;
+use crate::audit::{AuditEntry, AuditKind};
 use crate::clock::Moment;
 use crate::loss::Loss;
 
@@ -57,6 +58,7 @@ type Work = FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>;
 enum Done {
     Renewed,
     CleanedUp,
+    WrittenDown,
 }
 
 impl Keeper {
@@ -64,6 +66,7 @@ impl Keeper {
     pub async fn run(mut self) {
         let mut work = Work::new();
         let mut cleaning = 0_usize;
+        let mut writing = false;
         let mut flushes: Vec<Flush> = Vec::new();
         loop {
             // Renewals first, ahead of everything.
@@ -72,9 +75,11 @@ impl Keeper {
             let planned = self.plan(now);
             tokio::select! {
                 biased;
-                Some(done) = work.next(), if !work.is_empty() => {
-                    if matches!(done, Done::CleanedUp) { cleaning -= 1; }
-                }
+                Some(done) = work.next(), if !work.is_empty() => match done {
+                    Done::CleanedUp => cleaning -= 1,
+                    Done::WrittenDown => writing = false,
+                    Done::Renewed => {}
+                },
                 order = self.orders.recv() => match order {
                     Some(Order::Flush(flush)) => flushes.push(flush),
                     Some(Order::Release(lease)) => {
@@ -87,12 +92,19 @@ impl Keeper {
                     }
                     None => break,
                 },
+                entries = self.core.notes.next(), if !writing => {
+                    writing = true;
+                    work.push(write_down(Arc::clone(&self.core), entries));
+                }
                 () = self.core.registry.woken_before(planned) => {}
                 () = self.core.sleep(planned.since(now)) => {}
             }
-            if cleaning == 0 {
+            if cleaning == 0 && !writing && self.core.notes.is_empty() {
                 flushes.clear();
             }
+        }
+        if !self.core.notes.is_empty() {
+            work.push(write_down(Arc::clone(&self.core), self.core.notes.take()));
         }
         let limit = self.core.sleep(LAST_WORDS);
         tokio::select! {
@@ -131,6 +143,7 @@ impl Keeper {
                 && loss != Loss::Released
             {
                 self.core.telemetry.lost(&loss);
+                self.core.note(&lease, AuditKind::Lost, loss.to_string());
                 tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
             } else {
                 self.core.registry.reschedule(&lease);
@@ -161,6 +174,16 @@ fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = D
             }
         }
         Done::CleanedUp
+    })
+}
+
+fn write_down(
+    core: Arc<Core>,
+    entries: Vec<AuditEntry>,
+) -> Pin<Box<dyn Future<Output = Done> + Send>> {
+    Box::pin(async move {
+        core.write_down(entries).await;
+        Done::WrittenDown
     })
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 
 use super::tenure::{Phase, Tenure};
 use crate::clock::Moment;
+use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId};
 use crate::loss::Loss;
 use crate::mode::Mode;
@@ -19,6 +20,8 @@ pub(crate) struct Lease {
     pub(crate) name: LockName,
     /// The mode asked for; the mode held is in the grant.
     pub(crate) mode: Mode,
+    /// Who it is for, in the audit trail.
+    pub(crate) holder: Holder,
     /// The process that made it. A forked child has a copy, and no right to use it.
     process: u32,
     tenure: Mutex<Tenure>,
@@ -34,6 +37,7 @@ impl Lease {
         party: PartyId,
         name: LockName,
         mode: Mode,
+        holder: Holder,
         tenure: Tenure,
     ) -> Self {
         Self {
@@ -41,6 +45,7 @@ impl Lease {
             party,
             name,
             mode,
+            holder,
             process: std::process::id(),
             tenure: Mutex::new(tenure),
             changed: Notify::new(),
@@ -126,7 +131,7 @@ mod tests {
         tenure.enter(Moment::START).unwrap();
         let (id, party) = (LeaseId::from_u128(1), PartyId::from_u128(1));
         let name = LockName::new("job").unwrap();
-        let mut lease = Lease::new(id, party, name, Mode::Exclusive, tenure);
+        let mut lease = Lease::new(id, party, name, Mode::Exclusive, Holder::default(), tenure);
         assert!(lease.check(Moment::START).is_ok());
         // As in the child: its copy says who made it, and that is somebody else.
         lease.process = std::process::id() + 1;

@@ -16,6 +16,7 @@ mod core;
 mod guard;
 mod keeper;
 mod lease;
+mod notes;
 mod registry;
 mod request;
 mod suspicion;
@@ -38,9 +39,11 @@ pub use self::ticket::Ticket;
 use self::core::Core;
 use self::keeper::{Flush, Order};
 use self::lease::Lease;
+use self::notes::Notes;
 use self::registry::Registry;
 use self::telemetry::Telemetry;
 use self::tenure::Tenure;
+use crate::audit::{AuditEntry, AuditQuery};
 use crate::capability::Capability;
 use crate::clock::{BootClock, Clock};
 use crate::entropy::{Entropy, OsEntropy};
@@ -50,7 +53,7 @@ use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId};
 use crate::loss::Loss;
 use crate::name::{IntoLockName, LockName};
-use crate::store::{Bind, Evicted, Eviction, Listing, Page, Renewal, Renewed, Store};
+use crate::store::{self, Bind, Evicted, Eviction, Listing, Page, Renewal, Renewed, Store};
 use crate::view::LockView;
 
 /// How long dropping the last handle may wait for releases to reach the store.
@@ -169,6 +172,7 @@ impl ClientBuilder {
             clock: self.clock,
             entropy: self.entropy,
             registry: Registry::default(),
+            notes: Notes::default(),
             telemetry,
             timers,
         });
@@ -276,6 +280,34 @@ impl Client {
         }
     }
 
+    /// Reads the audit trail: who got, lost, gave back or broke which lock, oldest first.
+    ///
+    /// To follow it, ask again with the last sequence seen as `after`.
+    ///
+    /// # Errors
+    ///
+    /// Unsupported if the store keeps none; unavailable if it does not answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// # use std::sync::Arc;
+    /// # use sprag_core::{AuditKind, AuditQuery, Client, MemoryStore};
+    /// # let locks = Client::new(Arc::new(MemoryStore::new()));
+    /// let guard = locks.lock("report").acquire().await?;
+    /// guard.release().await?;
+    /// let trail = locks.audit(&AuditQuery::default()).await?;
+    /// assert_eq!([trail[0].kind, trail[1].kind], [AuditKind::Acquired, AuditKind::Released]);
+    /// # Ok::<(), sprag_core::Error>(()) }).unwrap();
+    /// ```
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        if !self.capability().audit {
+            return Err(store::no_trail(self.capability()));
+        }
+        self.ask(Operation::Audit, self.inner.core.store.audit(query)).await
+    }
+
     /// Takes over a lease from a [`Ticket`], which another process may have made. From then on
     /// it is renewed here and ends with this process.
     ///
@@ -294,6 +326,7 @@ impl Client {
             self.current_party(),
             ticket.name.clone(),
             ticket.mode,
+            self.inner.holder.clone(),
             tenure,
         );
         let pending = self.register(lease)?;

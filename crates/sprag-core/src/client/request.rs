@@ -63,6 +63,8 @@ pub struct LockRequest {
     pub(super) max_hold: Option<Duration>,
     pub(super) detached: bool,
     pub(super) resize: bool,
+    /// Held is an answer, and none for the audit trail.
+    pub(super) quiet: bool,
 }
 
 impl LockRequest {
@@ -83,6 +85,7 @@ impl LockRequest {
             max_hold: None,
             detached: false,
             resize: false,
+            quiet: false,
         }
     }
 
@@ -231,7 +234,8 @@ impl LockRequest {
     ///
     /// As [`LockRequest::acquire`], but held is `None`.
     pub async fn try_acquire(self) -> Result<Option<LockGuard>> {
-        match super::acquire::acquire(self.no_wait()).await {
+        let request = Self { quiet: true, ..self.no_wait() };
+        match super::acquire::acquire(request).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.is_held() => Ok(None),
             Err(error) => Err(error),

@@ -138,7 +138,7 @@ impl Step<'_> {
             match loss(&self.record.holders[index]) {
                 Some(loss) => {
                     let hold = self.record.holders.remove(index);
-                    self.bury(hold.lease, hold.session, hold.fence, loss);
+                    self.bury(hold, loss);
                 }
                 None => index += 1,
             }
@@ -151,23 +151,24 @@ impl Step<'_> {
             match loss(&self.record.waiters[index]) {
                 Some(loss) => {
                     let wait = self.record.waiters.remove(index);
-                    self.bury(wait.lease, wait.session, Fence::ZERO, loss);
+                    self.bury(wait.into_hold(Fence::ZERO), loss);
                 }
                 None => index += 1,
             }
         }
     }
 
-    /// Remembers why a lease is gone, so that its owner can be told.
-    fn bury(&mut self, lease: LeaseId, session: Option<SessionId>, fence: Fence, loss: Loss) {
+    /// Remembers why a lease is gone, so that its owner can be told. A waiter has no fence.
+    fn bury(&mut self, hold: Hold, loss: Loss) {
         self.changed = true;
         if self.record.gone.len() == MAX_GONE {
             // Who released knows it; who was robbed does not. Forget the former first.
             let released = self.record.gone.iter().position(|gone| gone.loss == Loss::Released);
             self.record.gone.remove(released.unwrap_or(0));
         }
-        self.record.gone.push(Gone { lease, loss: loss.clone() });
-        self.events.push(Event { kind: EventKind::Gone(loss), lease, session, fence });
+        self.record.gone.push(Gone { lease: hold.lease, loss: loss.clone() });
+        let after_ms = self.context.now_ms.saturating_sub(hold.renewed_ms);
+        self.events.push(hold.event(EventKind::Gone(loss), after_ms));
     }
 
     // ---- commands ---------------------------------------------------------------------------
@@ -458,7 +459,7 @@ impl Step<'_> {
             let dead = session.is_some_and(|id| (self.context.is_dead)(id));
             if dead && !mutant!("grant_to_dead_waiter") {
                 let wait = self.record.waiters.remove(head);
-                self.bury(wait.lease, wait.session, Fence::ZERO, Loss::SessionDied);
+                self.bury(wait.into_hold(Fence::ZERO), Loss::SessionDied);
                 continue;
             }
             if !self.has_room_for(mode) || !self.grant(head) {
@@ -496,24 +497,13 @@ impl Step<'_> {
         };
         let Some(fence) = fence else { return false };
         let wait = self.record.waiters.remove(index);
-        self.events.push(Event {
-            kind: EventKind::Granted,
-            lease: wait.lease,
-            session: wait.session,
-            fence,
-        });
+        let now = self.context.now_ms;
+        let forced = wait.priority == i8::MAX;
+        let waited_ms = if forced { 0 } else { now.saturating_sub(wait.arrived_ms) };
+        let hold = Hold { renewed_ms: now, ..wait.into_hold(fence) };
+        self.events.push(hold.clone().event(EventKind::Granted, waited_ms));
+        self.record.holders.push(hold);
         self.changed = true;
-        self.record.holders.push(Hold {
-            lease: wait.lease,
-            session: wait.session,
-            party: wait.party,
-            mode: wait.mode,
-            fence,
-            ttl_ms: wait.ttl_ms,
-            renewed_ms: self.context.now_ms,
-            upgrading: false,
-            holder: wait.holder,
-        });
         true
     }
 
@@ -525,9 +515,8 @@ impl Step<'_> {
         hold.mode = Mode::Exclusive;
         hold.upgrading = false;
         hold.fence = fence;
-        let (lease, session) = (hold.lease, hold.session);
+        self.events.push(hold.clone().event(EventKind::Granted, 0));
         self.changed = true;
-        self.events.push(Event { kind: EventKind::Granted, lease, session, fence });
         true
     }
 
@@ -544,6 +533,37 @@ impl Step<'_> {
                 self.exhausted = true;
                 None
             }
+        }
+    }
+}
+
+impl Wait {
+    /// What the waiter would hold, with its last sign of life as it is.
+    fn into_hold(self, fence: Fence) -> Hold {
+        Hold {
+            lease: self.lease,
+            session: self.session,
+            party: self.party,
+            mode: self.mode,
+            fence,
+            ttl_ms: self.ttl_ms,
+            renewed_ms: self.renewed_ms,
+            upgrading: false,
+            holder: self.holder,
+        }
+    }
+}
+
+impl Hold {
+    fn event(self, kind: EventKind, after_ms: u64) -> Event {
+        Event {
+            kind,
+            lease: self.lease,
+            session: self.session,
+            fence: self.fence,
+            mode: self.mode,
+            holder: self.holder,
+            after_ms,
         }
     }
 }

@@ -208,6 +208,12 @@ pub struct Event {
     pub session: Option<SessionId>,
     /// The fence it has or had; zero for a waiter.
     pub fence: Fence,
+    /// How it is or was held, or asked for.
+    pub mode: Mode,
+    /// Whose lease it is.
+    pub holder: Holder,
+    /// How long it waited for the grant, or how old its last sign of life is.
+    pub after_ms: u64,
 }
 
 /// The kinds of [`Event`].

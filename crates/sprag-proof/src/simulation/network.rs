@@ -13,7 +13,8 @@ use sprag_core::store::{
     Request,
 };
 use sprag_core::{
-    Capability, Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, SessionId, Store,
+    AuditEntry, AuditQuery, Capability, Error, ErrorKind, LeaseId, LockName, LockView, Operation,
+    Result, SessionId, Store,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -365,5 +366,20 @@ impl Store for Connection {
             return;
         }
         self.mailboxes.wait(lease).await;
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let query = query.clone();
+        let look = move |world: &mut World| Ok(world.trail().read(&query));
+        self.send(Operation::Audit, Vec::new(), false, look).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        let entries = entries.to_vec();
+        self.send(Operation::Audit, Vec::new(), true, move |world| {
+            world.trail().append(entries.iter().cloned());
+            Ok(())
+        })
+        .await
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sprag_core::audit::{self, audit_entries};
 use sprag_core::clock::Clock;
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Command, Context, EventKind, Expiry, Outcome, Record, apply};
@@ -42,6 +43,7 @@ pub(crate) struct World {
     connected: BTreeMap<SessionId, (Arc<Mailboxes>, Arc<Line>)>,
     trails: BTreeMap<LeaseId, Trail>,
     arrivals: u64,
+    audit: audit::Trail,
     /// Who has to be woken because of what was done last.
     woken: Vec<(SessionId, LeaseId)>,
     broken: Option<String>,
@@ -58,6 +60,7 @@ impl World {
             connected: BTreeMap::new(),
             trails: BTreeMap::new(),
             arrivals: 0,
+            audit: audit::Trail::default(),
             woken: Vec::new(),
             broken: None,
         }
@@ -127,6 +130,7 @@ impl World {
             }
             applied
         });
+        self.audit.append(audit_entries(name, &applied, self.clock.unix_micros() / 1000));
         *record = applied.record;
         for event in &applied.events {
             if let Some(session) = event.session {
@@ -191,6 +195,10 @@ impl World {
         let woken = std::mem::take(&mut self.woken);
         let box_of = |(session, lease)| Some((Arc::clone(&self.connected.get(&session)?.0), lease));
         woken.into_iter().filter_map(box_of).collect()
+    }
+
+    pub(crate) fn trail(&mut self) -> &mut audit::Trail {
+        &mut self.audit
     }
 
     pub(crate) fn take_broken(&mut self) -> Option<String> {

@@ -221,6 +221,16 @@ cases! { $
         a_damaged_record_fails_closed
         a_newer_record_fails_closed
     }
+    audit {
+        an_ordinary_tenure_is_told
+        a_break_is_told
+        an_expiry_is_told
+        a_take_over_is_told
+        a_refusal_is_told
+        a_late_renewal_is_told
+        a_note_is_in_nobodys_way
+        the_trail_is_bounded_and_in_order
+    }
     contention {
         eight_sessions_exclude_each_other
         readers_and_writers_mixed

@@ -1,7 +1,7 @@
 //! [`Call`]: one request, as it was made.
 
 use sprag_core::store::{Conversion, Eviction, Listing, Renewal, Request};
-use sprag_core::{LeaseId, LockName, Store};
+use sprag_core::{AuditEntry, AuditQuery, LeaseId, LockName, Store};
 
 /// The requests of a [`Store`], without what they ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,10 @@ pub enum Op {
     List,
     /// [`Store::evict`].
     Evict,
+    /// [`Store::audit`].
+    Audit,
+    /// [`Store::note`].
+    Note,
 }
 
 /// One request.
@@ -43,6 +47,10 @@ pub enum Call {
     List(Listing),
     /// [`Store::evict`].
     Evict(Eviction),
+    /// [`Store::audit`].
+    Audit(AuditQuery),
+    /// [`Store::note`].
+    Note(Vec<AuditEntry>),
 }
 
 impl Call {
@@ -57,6 +65,8 @@ impl Call {
             Self::Inspect(_) => Op::Inspect,
             Self::List(_) => Op::List,
             Self::Evict(_) => Op::Evict,
+            Self::Audit(_) => Op::Audit,
+            Self::Note(_) => Op::Note,
         }
     }
 
@@ -71,6 +81,8 @@ impl Call {
             Self::Inspect(name) => drop(store.inspect(name).await),
             Self::List(listing) => drop(store.list(listing).await),
             Self::Evict(eviction) => drop(store.evict(eviction).await),
+            Self::Audit(query) => drop(store.audit(query).await),
+            Self::Note(entries) => drop(store.note(entries).await),
         }
     }
 }

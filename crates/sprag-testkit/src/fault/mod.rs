@@ -18,7 +18,8 @@ use sprag_core::store::{
     Request,
 };
 use sprag_core::{
-    Capability, Client, Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, Store,
+    AuditEntry, AuditQuery, Capability, Client, Error, ErrorKind, LeaseId, LockName, LockView,
+    Operation, Result, Store,
 };
 
 pub use call::{Call, Op};
@@ -272,5 +273,15 @@ impl Store for FaultStore {
 
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.inner.lifeline()
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let call = Call::Audit(query.clone());
+        self.send(call, Operation::Audit, self.inner.audit(query)).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        let call = Call::Note(entries.to_vec());
+        self.send(call, Operation::Audit, self.inner.note(entries)).await
     }
 }

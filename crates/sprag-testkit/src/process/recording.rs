@@ -9,7 +9,9 @@ use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request, Store,
 };
-use sprag_core::{Capability, LeaseId, LockName, LockView, Mode, Result, margin};
+use sprag_core::{
+    AuditEntry, AuditQuery, Capability, LeaseId, LockName, LockView, Mode, Result, margin,
+};
 
 use crate::history::{Event, Op, Outcome, Recorder};
 
@@ -183,5 +185,13 @@ impl Store for Recording {
 
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.store.lifeline()
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.store.audit(query).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        self.store.note(entries).await
     }
 }
