@@ -1,4 +1,5 @@
-//! [`Cache`]: the last records that a connection wrote, so that it need not read them again.
+//! [`Cache`]: the last records without a queue that a connection wrote, so that it need not read
+//! them again.
 //!
 //! It never decides anything. What was decided from a remembered record is written only if the
 //! row still has exactly the remembered text, in the same statement; otherwise the row is read.
@@ -11,7 +12,7 @@ use sprag_core::record::Record;
 
 /// How many records are remembered.
 const MAX_RECORDS: usize = 256;
-/// The longest text that is remembered: long queues change too often to be worth it.
+/// The longest text that is remembered: many holders change too often to be worth it.
 const MAX_TEXT: usize = 4096;
 
 /// A record as this connection wrote or read it last.
@@ -26,16 +27,16 @@ pub(crate) struct Cached {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Cache(RefCell<HashMap<LockName, Cached>>);
+pub(crate) struct Cache(RefCell<HashMap<String, Cached>>);
 
 impl Cache {
     /// The record, if it is worth trying to write without reading.
     pub(crate) fn likely_current(&self, name: &LockName) -> Option<Cached> {
-        self.0.borrow().get(name).filter(|cached| cached.likely_current).cloned()
+        self.0.borrow().get(name.as_str()).filter(|cached| cached.likely_current).cloned()
     }
 
     /// The record with exactly this text, which need not be parsed again.
-    pub(crate) fn with_text(&self, name: &LockName, text: &str) -> Option<Record> {
+    pub(crate) fn with_text(&self, name: &str, text: &str) -> Option<Record> {
         let mut records = self.0.borrow_mut();
         let cached = records.get_mut(name).filter(|cached| cached.text == text)?;
         cached.likely_current = true;
@@ -44,24 +45,29 @@ impl Cache {
 
     /// Remembers what was written. A transaction that fails later leaves a wrong memory, which
     /// the comparison finds out.
-    pub(crate) fn remember(&self, name: &LockName, version: i64, text: String, record: &Record) {
+    pub(crate) fn remember(&self, name: &LockName, version: i64, text: String, record: Record) {
         let mut records = self.0.borrow_mut();
-        let known = records.get(name);
+        let known = records.get(name.as_str());
         let likely_current = known.is_none_or(|cached| cached.likely_current);
         if text.len() > MAX_TEXT {
-            records.remove(name);
+            records.remove(name.as_str());
             return;
         }
         if known.is_none() && records.len() >= MAX_RECORDS {
             records.clear();
         }
-        let record = record.clone();
-        records.insert(name.clone(), Cached { version, text, record, likely_current });
+        let cached = Cached { version, text, record, likely_current };
+        records.insert(name.as_str().to_owned(), cached);
+    }
+
+    /// Forgets a record: it has a queue, which is not remembered.
+    pub(crate) fn forget(&self, name: &LockName) {
+        self.0.borrow_mut().remove(name.as_str());
     }
 
     /// Somebody else wrote it.
     pub(crate) fn mistrust(&self, name: &LockName) {
-        if let Some(cached) = self.0.borrow_mut().get_mut(name) {
+        if let Some(cached) = self.0.borrow_mut().get_mut(name.as_str()) {
             cached.likely_current = false;
         }
     }

@@ -13,7 +13,7 @@ use crate::error::{error, from_sqlite};
 /// Marks the file as sprag's: "sprg".
 const APPLICATION_ID: i32 = 0x7370_7267;
 /// The schema this library reads and writes. Any change is a new number.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 2;
 /// Older versions may damage the database when two processes write and checkpoint at once.
 const MIN_SQLITE: i32 = 3_051_003;
 /// The gate is waited for instead; this only covers recovery after a crash.
@@ -22,16 +22,31 @@ const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
 /// The largest fence that was cleaned away, in `meta`.
 pub(crate) const HIGH_WATER: &str = "fence";
 
+/// A record is kept without its queue, whose waiters are rows of their own in the order in which
+/// they will be granted: a hand-over reads the first few of them, however many there are.
+///
 /// Names are in an index of their own: a table sorted by name keeps only a quarter of a page per
-/// row in place, and a record with a few waiters would be written to two pages each time.
+/// row in place, and a record with a few holders would be written to two pages each time.
 const SCHEMA: &str = "
     CREATE TABLE lock (
+        id INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
         version INTEGER NOT NULL,
         waiting INTEGER NOT NULL,
         held INTEGER NOT NULL,
+        due INTEGER NOT NULL,
         record TEXT NOT NULL
     );
+    CREATE TABLE waiter (
+        lock INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        ticket INTEGER NOT NULL,
+        lease BLOB NOT NULL,
+        session BLOB,
+        waiter TEXT NOT NULL,
+        PRIMARY KEY (lock, place, ticket)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX waiter_by_lease ON waiter (lock, lease);
     CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value NOT NULL) WITHOUT ROWID;";
 
 /// What a database file turned out to be.
@@ -78,7 +93,7 @@ impl Database {
         // Checkpoints are made by the housekeeping, so that no caller pays for one.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "mmap_size", 0)?;
-        connection.set_prepared_statement_cache_capacity(16);
+        connection.set_prepared_statement_cache_capacity(32);
         Ok(())
     }
 
@@ -90,6 +105,13 @@ impl Database {
         let shown = self.path.display();
         match (application, version) {
             (APPLICATION_ID, SCHEMA_VERSION) => return Ok(Identity::Sprag),
+            (APPLICATION_ID, older) if older < SCHEMA_VERSION => {
+                let message = format!(
+                    "{shown} has schema {version}, from before the first release: delete it while \
+                     nobody uses it"
+                );
+                return Err(error(ErrorKind::Refused, message));
+            }
             (APPLICATION_ID, _) => {
                 let message = format!(
                     "{shown} has schema {version} and this version of sprag knows \

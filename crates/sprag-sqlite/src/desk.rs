@@ -13,7 +13,8 @@ use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
 use crate::place::Place;
-use crate::rows::is_conflict;
+use crate::queue::{Reach, Standing};
+use crate::rows::{Loaded, Transaction, is_conflict};
 use crate::session::Session;
 use crate::wake::Wakeups;
 
@@ -43,7 +44,18 @@ impl Desk {
 pub(crate) struct Work(pub(crate) Vec<(LockName, Command)>);
 
 /// What became of each command. Only a damaged record is an error of its own.
-pub(crate) type Answers = Vec<Result<Applied>>;
+pub(crate) type Answers = Vec<Result<Answer>>;
+
+/// What became of a command.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The record has the waiters that were read, and no more.
+    pub(crate) applied: Applied,
+    /// How many waiters were not read.
+    pub(crate) unread: usize,
+    /// The sessions right before the one that asks, if it waits; the nearest first.
+    pub(crate) before: Vec<SessionId>,
+}
 
 /// What the threads of one store handle share.
 #[derive(Debug)]
@@ -67,13 +79,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Runs `with` with the world as it is now.
-    pub(crate) fn with_context<T>(&self, floor: u64, with: impl FnOnce(&Context<'_>) -> T) -> T {
+    pub(crate) fn with_context<T>(&self, with: impl FnOnce(&Context<'_>) -> T) -> T {
         with(&Context {
             now_ms: self.clock.now().as_millis(),
             expiry: Expiry::Clock,
-            // A power cut may undo the last commits, fences among them, and a clean-up forgets
-            // records: time and the high-water mark still move forward.
-            fence_floor: self.clock.unix_micros().min(Fence::MAX.get() - 1).max(floor),
+            // A power cut may undo the last commits, fences among them: time still moves on.
+            fence_floor: self.clock.unix_micros().min(Fence::MAX.get() - 1),
             max_waiters: MAX_WAITERS,
             is_dead: &|session| self.is_dead(session),
         })
@@ -84,6 +95,11 @@ impl Shared {
         // A missing file means dead only where our own is still to be seen: if the whole folder
         // was deleted or moved, everybody would look dead.
         self.session.is_dead(session) && self.session.is_intact()
+    }
+
+    /// Whether these are still the files that the others use, and our session one that they see.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.place.is_intact() && self.session.is_intact()
     }
 
     /// Does the work. Called inside the gate.
@@ -121,45 +137,31 @@ impl Shared {
         let [(name, command)] = &work.0[..] else { return Ok(None) };
         let Some(cached) = database.cache.likely_current(name) else { return Ok(None) };
         let record = cached.record.clone();
-        let applied = self.with_context(0, |context| apply(record, command, context));
-        // An answer without a write would be an answer from memory only.
-        let written = applied.changed && database.replace(name, &cached, &applied.record)?;
+        let applied = self.with_context(|context| apply(record, command, context));
+        // An answer without a write would be an answer from memory only, and a queue is written
+        // in more than one statement.
+        let writable = applied.changed && applied.record.waiters.is_empty();
+        let written = writable && database.replace(name, &cached, &applied.record)?;
         Ok(written.then_some(applied))
     }
 
     fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
         if let Some(applied) = self.attempt_from_memory(database, work)? {
             self.writes.fetch_add(1, Ordering::Relaxed);
-            return Ok(vec![Ok(applied)]);
+            return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new() })]);
         }
         let transaction = database.begin()?;
         let mut answers = Answers::with_capacity(work.0.len());
-        let mut changed = false;
         for (name, command) in &work.0 {
-            let loaded = match transaction.load(name) {
-                Ok(loaded) => loaded,
+            match self.with_context(|context| decide(&transaction, name, command, context)) {
                 // One damaged record must not cost the other locks their renewal.
-                Err(error) if error.is_corrupt() => {
-                    answers.push(Err(error.on(name)));
-                    continue;
-                }
+                Err(error) if error.is_corrupt() => answers.push(Err(error.on(name))),
                 Err(error) => return Err(error),
-            };
-            let floor = match loaded.version {
-                Some(_) => 0,
-                // It may have had a record before a clean-up.
-                None => transaction.high_water()?.saturating_add(1),
-            };
-            let applied =
-                self.with_context(floor, |context| apply(loaded.record, command, context));
-            if applied.changed {
-                transaction.save(name, loaded.version, &applied.record)?;
-                changed = true;
+                Ok(answer) => answers.push(Ok(answer)),
             }
-            answers.push(Ok(applied));
         }
         transaction.commit()?;
-        if changed {
+        if answers.iter().flatten().any(|answer| answer.applied.changed) {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
         Ok(answers)
@@ -168,16 +170,67 @@ impl Shared {
     /// Wakes those whose answer changed. Called outside the gate, so that they find it free.
     /// If the process dies before this, their timers do it.
     pub(crate) fn announce(&self, work: &Work, answers: &Answers) {
-        for ((_, command), applied) in work.0.iter().zip(answers) {
-            let Ok(applied) = applied else { continue };
+        for ((_, command), answer) in work.0.iter().zip(answers) {
+            let Ok(answer) = answer else { continue };
             let asker = lease_of(command);
-            for event in &applied.events {
+            for event in &answer.applied.events {
                 if Some(event.lease) != asker {
                     self.wakeups.send(event);
                 }
             }
         }
     }
+}
+
+/// Applies one command to one lock, and writes what became of it.
+pub(crate) fn decide(
+    transaction: &Transaction<'_>,
+    name: &LockName,
+    command: &Command,
+    context: &Context<'_>,
+) -> Result<Answer> {
+    let mut loaded = transaction.load(name, Reach::Near(lease_of(command)))?;
+    if !loaded.window.suffices(command, &loaded.record, context.now_ms) {
+        loaded = transaction.load(name, Reach::All)?;
+    }
+    let mut applied = apply_within(transaction, &loaded, command, context)?;
+    if !loaded.window.sufficed(loaded.record.limit, &applied.record) {
+        loaded = transaction.load(name, Reach::All)?;
+        applied = apply_within(transaction, &loaded, command, context)?;
+    }
+    if applied.changed {
+        transaction.save(name, loaded.row, &loaded.window, &applied.record)?;
+    }
+    let unread = loaded.window.unread;
+    let mut before = Vec::new();
+    if let (Command::Acquire(acquire), Outcome::Queued { ahead }) = (command, &mut applied.outcome)
+    {
+        let standing = match loaded.row {
+            Some(row) if unread > 0 => transaction.standing(row.id, acquire.lease)?,
+            _ => Standing::within(&applied.record, *ahead),
+        };
+        (*ahead, before) = (standing.ahead, standing.before);
+    }
+    Ok(Answer { applied, unread, before })
+}
+
+fn apply_within(
+    transaction: &Transaction<'_>,
+    loaded: &Loaded,
+    command: &Command,
+    context: &Context<'_>,
+) -> Result<Applied> {
+    let floor = match loaded.row {
+        Some(_) => 0,
+        // It may have had a record before a clean-up.
+        None => transaction.high_water()?.saturating_add(1),
+    };
+    let context = Context {
+        fence_floor: context.fence_floor.max(floor),
+        max_waiters: context.max_waiters.saturating_sub(loaded.window.unread),
+        ..*context
+    };
+    Ok(apply(loaded.record.clone(), command, &context))
 }
 
 /// Whether the answer may make somebody believe that a lock is theirs.
@@ -189,11 +242,15 @@ const fn claims(command: &Command) -> bool {
 fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
     tracing::error!(path = %path.display(), "a file of the lock store was deleted while in use");
     let answer = |(_, command): &(LockName, Command)| match command {
-        Command::Renew { .. } => Ok(Ok(Applied {
-            record: Record::default(),
-            changed: false,
-            outcome: Outcome::Gone(loss.clone()),
-            events: Vec::new(),
+        Command::Renew { .. } => Ok(Ok(Answer {
+            applied: Applied {
+                record: Record::default(),
+                changed: false,
+                outcome: Outcome::Gone(loss.clone()),
+                events: Vec::new(),
+            },
+            unread: 0,
+            before: Vec::new(),
         })),
         _ => Err(gone(path, loss)),
     };

@@ -27,6 +27,7 @@ mod gate;
 mod maintenance;
 mod open;
 mod place;
+mod queue;
 mod rows;
 mod session;
 mod store;

@@ -12,6 +12,7 @@ use crate::desk::{Desk, Shared};
 use crate::error::from_io;
 use crate::gate::Inside;
 use crate::place::Place;
+use crate::queue::Reach;
 
 /// After how many transactions of this handle the housekeeping runs; each adds about 4 KiB to
 /// the log.
@@ -119,7 +120,7 @@ fn clean_some(database: &Database, limit: u32) -> Result<u32> {
     for name in transaction.free_names(limit)? {
         let name = LockName::new(name)?;
         // A damaged record stays: it cannot say how far its fence came.
-        let Ok(loaded) = transaction.load(&name) else { continue };
+        let Ok(loaded) = transaction.load(&name, Reach::All) else { continue };
         if loaded.record.is_free() {
             mark = mark.max(loaded.record.fence.get());
             transaction.delete(&name)?;

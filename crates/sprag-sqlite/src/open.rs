@@ -12,6 +12,7 @@ use crate::error::{busy, error, from_io};
 use crate::gate::Gate;
 use crate::maintenance::tidy_at_open;
 use crate::place::Place;
+use crate::rows::Loaded;
 use crate::session::{Session, sweep};
 use crate::wake::Wakeups;
 
@@ -92,20 +93,19 @@ fn start_boot(database: &Database, place: &Place, boot_id: &str, alive: usize) -
         return Err(error(ErrorKind::Refused, message));
     }
     let mut used = Vec::new();
-    transaction.scan("", None, false, |name, record| {
-        match record {
-            Ok(record) => used.push((LockName::new(name)?, record)),
+    transaction.scan("", None, false, |name, loaded| {
+        match loaded {
+            Ok(loaded) => used.push((LockName::new(name)?, loaded)),
             Err(error) => tracing::warn!(%error, "a damaged record stays as it is"),
         }
         Ok(true)
     })?;
-    for (name, mut record) in used {
-        let version = i64::try_from(record.version).ok();
+    for (name, Loaded { row, mut record, window }) in used {
         record.holders.clear();
         record.waiters.clear();
         record.limit = None;
         record.version += 1;
-        transaction.save(&name, version, &record)?;
+        transaction.save(&name, row, &window, &record)?;
     }
     transaction.set_meta(BOOT_ID, boot_id)?;
     transaction.commit()

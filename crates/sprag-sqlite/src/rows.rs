@@ -1,20 +1,30 @@
 //! Records in and out of the database.
 
-use rusqlite::types::ValueRef;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use sprag_core::record::Record;
 use sprag_core::{Error, LockName, Result};
 
 use crate::cache::Cached;
 use crate::database::{Database, HIGH_WATER};
-use crate::error::{corrupt, from_sqlite};
+use crate::error::corrupt;
+use crate::queue::{LockRow, Reach, Window};
 
 /// A record as it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The version in its row; `None` if there is no row.
-    pub(crate) version: Option<i64>,
+    /// Its row; `None` if there is none.
+    pub(crate) row: Option<RowKey>,
+    /// The record, with the waiters that were read.
     pub(crate) record: Record,
+    /// What was read of its queue.
+    pub(crate) window: Window,
+}
+
+/// Which row, in which version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowKey {
+    pub(crate) id: i64,
+    pub(crate) version: i64,
 }
 
 /// A record as a row.
@@ -23,6 +33,7 @@ struct Row<'a> {
     version: i64,
     waiting: i64,
     held: i64,
+    due: i64,
     text: String,
 }
 
@@ -36,21 +47,18 @@ impl Database {
         Ok(Transaction(self))
     }
 
-    /// Reads a record.
+    /// Reads a record and as much of its queue as `reach` says.
     ///
     /// # Errors
     ///
     /// Corrupt if it cannot be understood; the caller may go on with other records.
-    pub(crate) fn load(&self, name: &LockName) -> Result<Loaded> {
-        let query = "SELECT version, record FROM lock WHERE name = ?1";
-        let loaded = self.prepared(query)?.query_row([name.as_str()], |row| {
-            let (version, text) = (row.get(0)?, row.get_ref(1)?);
-            let known = text.as_str().ok().and_then(|text| self.cache.with_text(name, text));
-            Ok((version, known.map_or_else(|| self.read(name.as_str(), version, text), Ok)))
-        });
-        match loaded.optional().map_err(|e| self.error(e))? {
-            Some((version, record)) => Ok(Loaded { version: Some(version), record: record? }),
-            None => Ok(Loaded { version: None, record: Record::default() }),
+    pub(crate) fn load(&self, name: &LockName, reach: Reach) -> Result<Loaded> {
+        let query = "SELECT id, version, waiting, due, record FROM lock WHERE name = ?1";
+        let mut statement = self.prepared(query)?;
+        let mut rows = statement.query([name.as_str()]).map_err(|e| self.error(e))?;
+        match rows.next().map_err(|e| self.error(e))? {
+            Some(row) => self.read(name.as_str(), row, reach),
+            None => Ok(Loaded::default()),
         }
     }
 
@@ -60,25 +68,61 @@ impl Database {
         from: &str,
         after: Option<&str>,
         contended: bool,
-        mut visit: impl FnMut(&str, Result<Record>) -> Result<bool>,
+        mut visit: impl FnMut(&str, Result<Loaded>) -> Result<bool>,
     ) -> Result<()> {
         // Names compare as bytes, here as in Rust.
-        let query = "SELECT name, version, record FROM lock WHERE name >= ?1 \
+        let query = "SELECT id, version, waiting, due, record, name FROM lock WHERE name >= ?1 \
                      AND (?2 IS NULL OR name > ?2) \
                      AND (waiting > 0 OR (held > 0 AND NOT ?3)) ORDER BY name";
         let mut statement = self.prepared(query)?;
         let rows = statement.query(params![from, after, contended]);
         let mut rows = rows.map_err(|e| self.error(e))?;
         while let Some(row) = rows.next().map_err(|e| self.error(e))? {
-            let text = |index| row.get_ref(index)?.as_str().map_err(rusqlite::Error::from);
-            let name = text(0).map_err(|e| self.error(e))?;
-            let version = row.get(1).map_err(|e| self.error(e))?;
-            let record = row.get_ref(2).map_err(|e| self.error(e))?;
-            if !visit(name, self.read(name, version, record))? {
+            let name = row.get_ref(5).and_then(|name| Ok(name.as_str()?));
+            let name = name.map_err(|e| self.error(e))?;
+            if !visit(name, self.read(name, row, Reach::All))? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Reads a row of `id, version, waiting, due, record`.
+    fn read(&self, name: &str, row: &rusqlite::Row<'_>, reach: Reach) -> Result<Loaded> {
+        let damaged = |what: &str| corrupt(&self.path, name, what);
+        let number = |index| row.get::<_, i64>(index).map_err(|_| damaged("a number is missing"));
+        let (id, version) = (number(0)?, number(1)?);
+        let text = row.get_ref(4).and_then(|text| Ok(text.as_str()?));
+        let text = text.map_err(|_| damaged("the record is not text"))?;
+        let known = self.cache.with_text(name, text);
+        let record = known.map_or_else(|| Record::from_json(text), Ok);
+        let mut record = record.map_err(|e| damaged(&e.to_string()))?;
+        if i64::try_from(record.version) != Ok(version) {
+            return Err(damaged("the row's version is not the record's"));
+        }
+        if !record.waiters.is_empty() {
+            return Err(damaged("it has waiters, which belong into rows of their own"));
+        }
+        let queued =
+            usize::try_from(number(2)?).ok().and_then(|n| n.checked_sub(upgrading(&record)));
+        let window = LockRow {
+            id,
+            name,
+            queued: queued.ok_or_else(|| damaged("the number of waiters cannot be right"))?,
+            due_ms: u64::try_from(number(3)?).unwrap_or(0),
+        };
+        let reach = match reach {
+            Reach::Near(Some(lease)) if record.holders.iter().any(|h| h.lease == lease) => {
+                Reach::Near(None)
+            }
+            reach => reach,
+        };
+        let window = self.read_queue(&window, reach)?;
+        if !window.read.is_empty() {
+            record.waiters.extend(window.read.iter().cloned());
+            record.check().map_err(|broken| damaged(&broken))?;
+        }
+        Ok(Loaded { row: Some(RowKey { id, version }), record, window })
     }
 
     /// The names of some locks that nobody holds or waits for.
@@ -89,10 +133,12 @@ impl Database {
         names.and_then(Iterator::collect).map_err(|e| self.error(e))
     }
 
-    /// Writes a record over the remembered one, unless the row has changed since. One statement,
-    /// so one atomic step: comparing the whole text, no other record is mistaken for it.
+    /// Writes a record without waiters over the remembered one, unless the row has changed since.
+    /// One statement, so one atomic step: comparing the whole text, no other record is mistaken
+    /// for it, and its queue is still empty, as any waiter would have changed the version.
     pub(crate) fn replace(&self, name: &LockName, old: &Cached, new: &Record) -> Result<bool> {
-        let row = self.row(name, new)?;
+        let mut new = new.clone();
+        let row = self.row(name, &mut new, &Window::default())?;
         let query = "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, record = ?5 \
                      WHERE name = ?1 AND version = ?6 AND record = ?7";
         let values =
@@ -105,30 +151,27 @@ impl Database {
         Ok(false)
     }
 
-    fn row<'a>(&self, name: &'a LockName, record: &Record) -> Result<Row<'a>> {
+    /// The row of a record, whose waiters are taken out.
+    fn row<'a>(&self, name: &'a LockName, record: &mut Record, window: &Window) -> Result<Row<'a>> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let too_large = |_| corrupt(&self.path, name.as_str(), "its version is too large");
-        // A holder that wants to be alone waits, too: the search for deadlocks asks for this.
-        let upgrading = record.holders.iter().filter(|hold| hold.upgrading).count();
+        let waiting = record.waiters.len() + window.unread + upgrading(record);
+        let due = i64::try_from(window.next_due_ms(record)).unwrap_or(i64::MAX);
+        record.waiters = Vec::new();
         Ok(Row {
             name: name.as_str(),
             version: i64::try_from(record.version).map_err(too_large)?,
-            waiting: number(record.waiters.len() + upgrading),
+            waiting: number(waiting),
             held: number(record.holders.len()),
+            due,
             text: record.to_json(),
         })
     }
+}
 
-    fn read(&self, name: &str, version: i64, record: ValueRef<'_>) -> Result<Record> {
-        let damaged = |what: &str| corrupt(&self.path, name, what);
-        let text = record.as_str().map_err(|_| damaged("the record is not text"))?;
-        let record = Record::from_json(text).map_err(|e| damaged(&e.to_string()))?;
-        if i64::try_from(record.version) == Ok(version) {
-            Ok(record)
-        } else {
-            Err(damaged("the row's version is not the record's"))
-        }
-    }
+/// A holder that wants to be alone waits, too: the search for deadlocks asks for this.
+fn upgrading(record: &Record) -> usize {
+    record.holders.iter().filter(|hold| hold.upgrading).count()
 }
 
 /// A transaction on a [`Database`].
@@ -144,33 +187,51 @@ impl std::ops::Deref for Transaction<'_> {
 }
 
 impl Transaction<'_> {
-    /// Writes a record that was loaded with `version` in this transaction.
-    pub(crate) fn save(&self, name: &LockName, version: Option<i64>, to: &Record) -> Result<()> {
-        let row = self.0.row(name, to)?;
-        let written = match version {
-            None => self.0.execute(
-                "INSERT INTO lock (name, version, waiting, held, record) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![row.name, row.version, row.waiting, row.held, row.text],
+    /// Writes what was decided about a record that was loaded in this transaction.
+    pub(crate) fn save(
+        &self,
+        name: &LockName,
+        from: Option<RowKey>,
+        window: &Window,
+        to: &Record,
+    ) -> Result<()> {
+        let mut bare = to.clone();
+        let row = self.row(name, &mut bare, window)?;
+        let written = match from {
+            None => self.execute(
+                "INSERT INTO lock (name, version, waiting, held, due, record) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![row.name, row.version, row.waiting, row.held, row.due, row.text],
             )?,
             // The transaction alone makes this safe; the compare is the belt to its braces.
-            Some(old) => self.0.execute(
-                "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, record = ?5 \
-                 WHERE name = ?1 AND version = ?6",
-                params![row.name, row.version, row.waiting, row.held, row.text, old],
+            Some(from) => self.execute(
+                "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, due = ?5, record = ?6 \
+                 WHERE id = ?1 AND version = ?7",
+                params![
+                    from.id,
+                    row.version,
+                    row.waiting,
+                    row.held,
+                    row.due,
+                    row.text,
+                    from.version
+                ],
             )?,
         };
-        if written == 1 {
-            self.0.cache.remember(name, row.version, row.text, to);
-            return Ok(());
+        if written != 1 {
+            let conflict = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY_SNAPSHOT);
+            return Err(self.error(rusqlite::Error::SqliteFailure(conflict, None)));
         }
-        Err(from_sqlite(
-            &self.0.path,
-            rusqlite::Error::SqliteFailure(
-                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY_SNAPSHOT),
-                None,
-            ),
-        ))
+        if !(window.read.is_empty() && to.waiters.is_empty()) {
+            let id = from.map_or_else(|| self.connection.last_insert_rowid(), |row| row.id);
+            self.save_queue(id, window, to)?;
+        }
+        if row.waiting == 0 {
+            self.cache.remember(name, row.version, row.text, bare);
+        } else {
+            self.cache.forget(name);
+        }
+        Ok(())
     }
 
     /// Deletes a record.

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use async_trait::async_trait;
-use sprag_core::record::{Applied, Command, Context, Outcome};
+use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
-    Request,
+    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
+    Renewed, Request,
 };
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Operation, Result,
@@ -21,9 +21,10 @@ use sprag_core::{
 
 use crate::config::SqliteConfig;
 use crate::database::Database;
-use crate::desk::{Answers, Desk, MAX_WAITERS, Shared, Work};
+use crate::desk::{Answer, Answers, Desk, MAX_WAITERS, Shared, Work};
 use crate::error::{STORE, from_io, gone};
 use crate::open;
+use crate::queue::Reach;
 use crate::worker::Worker;
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
@@ -158,7 +159,7 @@ impl SqliteStore {
         operation: Operation,
         name: &LockName,
         command: Command,
-    ) -> Result<Applied> {
+    ) -> Result<Answer> {
         let answers = self.run(operation, Work(vec![(name.clone(), command)])).await;
         let lost = || Error::new(ErrorKind::Unavailable, operation, "no answer").at(STORE);
         let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(lost)?);
@@ -172,25 +173,25 @@ impl SqliteStore {
         name: &LockName,
         lease: LeaseId,
         command: impl Fn() -> Command + Send + Sync,
-    ) -> Result<Applied> {
+    ) -> Result<Answer> {
         let wakeups = &self.inner.shared.wakeups;
-        let mut applied = self.run_one(operation, name, command()).await?;
-        if matches!(applied.outcome, Outcome::Queued { .. }) {
+        let mut answer = self.run_one(operation, name, command()).await?;
+        if matches!(answer.applied.outcome, Outcome::Queued { .. }) {
             match wakeups.listen() {
                 // The lock may have been handed to us before anybody could tell us: look again.
-                Ok(true) => applied = self.run_one(operation, name, command()).await?,
+                Ok(true) => answer = self.run_one(operation, name, command()).await?,
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(%error, "no wake-ups for this process; timers do it");
                 }
             }
         }
-        if matches!(applied.outcome, Outcome::Queued { .. }) {
-            wakeups.watch(&applied.record, lease);
+        if matches!(answer.applied.outcome, Outcome::Queued { .. }) {
+            wakeups.watch(&answer.applied.record, &answer.before, lease);
         } else {
             wakeups.unwatch(lease);
         }
-        Ok(applied)
+        Ok(answer)
     }
 
     /// Runs `read` with the connection for looking.
@@ -210,7 +211,7 @@ impl SqliteStore {
                 Some(database) => database,
                 empty => empty.insert(Database::connect(&inner.shared.place.database)?),
             };
-            inner.shared.with_context(0, |context| read(database, context))
+            inner.shared.with_context(|context| read(database, context))
         };
         run().map_err(|error| error.during(operation))
     }
@@ -274,13 +275,27 @@ impl Store for SqliteStore {
         if request.queue {
             shared.wakeups.mailboxes().open(request.lease);
         }
+        // Whoever handed the lock over has told its fence, after the commit.
+        if let Some(fence) = shared.wakeups.take_grant(request.lease)
+            && shared.is_intact()
+        {
+            shared.wakeups.unwatch(request.lease);
+            return Ok(Attempt::Granted(Grant { fence, mode: request.mode }));
+        }
         let command = || Command::acquire(request, shared.session.id);
         let (name, lease) = (&request.name, request.lease);
-        let applied = self.run_waiting(Operation::Acquire, name, lease, command).await?;
+        let Answer { applied, unread, .. } =
+            self.run_waiting(Operation::Acquire, name, lease, command).await?;
         let record = applied.record;
-        shared
-            .with_context(0, |context| applied.outcome.into_attempt(&record, request, context))
-            .map_err(|error| error.at(STORE))
+        let mut attempt = shared
+            .with_context(|context| applied.outcome.into_attempt(&record, request, context))
+            .map_err(|error| error.at(STORE))?;
+        match &mut attempt {
+            Attempt::Held(contention) => contention.ahead += unread,
+            Attempt::Queued(_) => shared.wakeups.await_grant(lease),
+            _ => {}
+        }
+        Ok(attempt)
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
@@ -290,7 +305,9 @@ impl Store for SqliteStore {
             let commands = chunk.iter().map(|r| (r.name.clone(), Command::renew(r, session)));
             let answers = self.run(Operation::Renew, Work(commands.collect())).await?;
             renewed.extend(chunk.iter().zip(answers).map(|(renewal, answer)| match answer {
-                Ok(applied) => applied.outcome.into_renewed(&applied.record, renewal),
+                Ok(Answer { applied, .. }) => {
+                    applied.outcome.into_renewed(&applied.record, renewal)
+                }
                 Err(error) => {
                     // Nobody else gets a lock whose record is damaged, but that this lease
                     // still has it cannot be said either.
@@ -307,9 +324,9 @@ impl Store for SqliteStore {
         shared.wakeups.mailboxes().open(conversion.lease);
         let command = || Command::convert(conversion);
         let (name, lease) = (&conversion.name, conversion.lease);
-        let applied = self.run_waiting(Operation::Convert, name, lease, command).await?;
+        let answer = self.run_waiting(Operation::Convert, name, lease, command).await?;
         shared
-            .with_context(0, |context| applied.outcome.into_converted(conversion, context))
+            .with_context(|context| answer.applied.outcome.into_converted(conversion, context))
             .map_err(|error| error.at(STORE))
     }
 
@@ -317,8 +334,8 @@ impl Store for SqliteStore {
         let wakeups = &self.inner.shared.wakeups;
         wakeups.mailboxes().close(lease);
         wakeups.unwatch(lease);
-        let applied = self.run_one(Operation::Release, name, Command::Release { lease }).await?;
-        Ok(applied.outcome.into_released())
+        let answer = self.run_one(Operation::Release, name, Command::Release { lease }).await?;
+        Ok(answer.applied.outcome.into_released())
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
@@ -329,8 +346,8 @@ impl Store for SqliteStore {
 
     async fn inspect(&self, name: &LockName) -> Result<LockView> {
         self.read(Operation::Inspect, |database, context| {
-            let loaded = database.load(name).map_err(|error| error.on(name))?;
-            Ok(match loaded.version {
+            let loaded = database.load(name, Reach::All).map_err(|error| error.on(name))?;
+            Ok(match loaded.row {
                 Some(_) => loaded.record.view(name, context),
                 None => LockView::free(name.clone()),
             })
@@ -349,12 +366,12 @@ impl Store for SqliteStore {
                 *known.entry(session).or_insert_with(|| (context.is_dead)(session))
             };
             let context = Context { is_dead: &is_dead, ..*context };
-            database.scan(&listing.prefix, after, listing.contended, |name, record| {
+            database.scan(&listing.prefix, after, listing.contended, |name, loaded| {
                 if !name.starts_with(&listing.prefix) {
                     return Ok(false);
                 }
                 let name = LockName::new(name)?;
-                let view = record?.view(&name, &context);
+                let view = loaded?.record.view(&name, &context);
                 if view.is_contended() || (!listing.contended && view.is_locked()) {
                     views.push(view);
                 }
@@ -369,8 +386,8 @@ impl Store for SqliteStore {
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         let command = Command::evict(eviction);
-        let applied = self.run_one(Operation::Evict, &eviction.name, command).await?;
-        Ok(applied.outcome.into_evicted())
+        let answer = self.run_one(Operation::Evict, &eviction.name, command).await?;
+        Ok(answer.applied.outcome.into_evicted())
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {

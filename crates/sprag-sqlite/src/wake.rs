@@ -1,8 +1,14 @@
 //! [`Wakeups`]: datagrams between the processes, one socket each.
 //!
-//! A wake-up is a hint. If it is lost, because the receiver's buffer is full or the sender died
-//! after its commit, the waiter's own timer finds out.
+//! A wake-up may be lost, because the receiver's buffer is full or the sender died after its
+//! commit; then the waiter's own timer finds out.
+//!
+//! A wake-up for a grant carries the fence, and the waiter enters without reading what was just
+//! committed. It may come late, even after the lease has ended. That is as safe as an answer of
+//! the database that comes late: the waiter counts its lease from its last question that was
+//! answered "not yet", which was before the grant.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,20 +18,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::Reader;
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Event, EventKind, Record};
-use sprag_core::{LeaseId, SessionId};
+use sprag_core::{Fence, LeaseId, SessionId};
 
 use crate::session::Session;
 use crate::watch::Watches;
 
 /// The longest path that fits into a socket address.
 const MAX_SOCKET_PATH: usize = 107;
+/// A datagram: the lease, and the fence of its grant; zero if it was not granted.
+const DATAGRAM: usize = 16 + 8;
 /// How many processes are told about a grant to a waiter of unknown process.
 const MAX_BROADCAST: usize = 256;
 
@@ -39,6 +47,8 @@ pub(crate) struct Wakeups {
 #[derive(Debug)]
 struct Hub {
     mailboxes: Mailboxes,
+    /// The leases that wait in the queue, and the fences of those that were granted since.
+    awaited: Mutex<HashMap<LeaseId, Option<Fence>>>,
     watches: Watches,
     session: Arc<Session>,
     /// Keeps the folder reachable by a short path.
@@ -54,6 +64,7 @@ impl Wakeups {
         sender.set_nonblocking(true)?;
         let hub = Hub {
             mailboxes: Mailboxes::default(),
+            awaited: Mutex::default(),
             watches: Watches::new(Arc::clone(&session)),
             folder: File::open(&session.directory)?,
             session,
@@ -93,27 +104,41 @@ impl Wakeups {
     pub(crate) fn send(&self, event: &Event) {
         let hub = &self.hub;
         match event.session {
-            Some(session) if session != hub.session.id => hub.send_to(session, event.lease),
-            Some(_) => hub.mailboxes.notify(event.lease),
+            Some(session) if session != hub.session.id => hub.send_to(session, event),
+            Some(_) => hub.deliver(event.lease, granted(event)),
             // A detached lease does not say where its waiter is.
             None => {
-                hub.mailboxes.notify(event.lease);
+                hub.deliver(event.lease, granted(event));
                 if event.kind == EventKind::Granted {
-                    hub.broadcast(event.lease);
+                    hub.broadcast(event);
                 }
             }
         }
     }
 
+    /// From now on a grant to `lease`, which waits in the queue, is kept for it.
+    pub(crate) fn await_grant(&self, lease: LeaseId) {
+        self.hub.awaited().entry(lease).or_default();
+    }
+
+    /// The fence with which `lease` was granted since it waits, if that was told.
+    pub(crate) fn take_grant(&self, lease: LeaseId) -> Option<Fence> {
+        let mut awaited = self.hub.awaited();
+        let fence = (*awaited.get(&lease)?)?;
+        awaited.remove(&lease);
+        Some(fence)
+    }
+
     /// Watches the processes whose death would let `lease` move on.
-    pub(crate) fn watch(&self, record: &Record, lease: LeaseId) {
-        if self.hub.watches.watch(record, lease) {
+    pub(crate) fn watch(&self, record: &Record, before: &[SessionId], lease: LeaseId) {
+        if self.hub.watches.watch(record, before, lease) {
             self.hub.mailboxes.notify(lease);
         }
     }
 
-    /// Stops watching for `lease`.
+    /// Stops watching for `lease` and forgets what came for it.
     pub(crate) fn unwatch(&self, lease: LeaseId) {
+        self.hub.awaited().remove(&lease);
         self.hub.watches.unwatch(lease);
     }
 
@@ -140,19 +165,37 @@ impl Hub {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
     }
 
-    fn send_to(&self, session: SessionId, lease: LeaseId) {
+    fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Option<Fence>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes a waiter of this process.
+    fn deliver(&self, lease: LeaseId, grant: Option<Fence>) {
+        if let Some(fence) = grant
+            && let Some(awaited) = self.awaited().get_mut(&lease)
+        {
+            *awaited = Some(fence);
+        }
+        self.mailboxes.notify(lease);
+    }
+
+    fn send_to(&self, session: SessionId, event: &Event) {
         let path = self.socket_path(session);
-        if let Err(error) = self.sender.send_to(&lease.as_u128().to_be_bytes(), &path) {
+        let mut datagram = [0; DATAGRAM];
+        datagram[..16].copy_from_slice(&event.lease.as_u128().to_be_bytes());
+        let fence = granted(event).unwrap_or(Fence::ZERO);
+        datagram[16..].copy_from_slice(&fence.get().to_be_bytes());
+        if let Err(error) = self.sender.send_to(&datagram, &path) {
             tracing::debug!(%error, ?session, "a wake-up was not delivered; a timer covers it");
         }
     }
 
-    fn broadcast(&self, lease: LeaseId) {
+    fn broadcast(&self, event: &Event) {
         let Ok(entries) = std::fs::read_dir(&self.session.directory) else { return };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let sessions = names.filter_map(|name| name.strip_suffix(".sock")?.parse().ok());
         let others = sessions.filter(|session| *session != self.session.id);
-        others.take(MAX_BROADCAST).for_each(|session| self.send_to(session, lease));
+        others.take(MAX_BROADCAST).for_each(|session| self.send_to(session, event));
     }
 
     /// The thread: sleeps until a datagram comes or a watched process ends.
@@ -186,14 +229,27 @@ impl Hub {
     }
 
     fn read_datagrams(&self, receiver: &UnixDatagram) {
-        let mut lease = [0; 17];
-        while let Ok(length) = receiver.recv(&mut lease) {
-            if let Ok(bytes) = <[u8; 16]>::try_from(&lease[..length]) {
-                self.mailboxes.notify(LeaseId::from_u128(u128::from_be_bytes(bytes)));
+        // One byte more, to see whether a datagram is too long to be one of ours.
+        let mut datagram = [0; DATAGRAM + 1];
+        while let Ok(length) = receiver.recv(&mut datagram) {
+            if let Some((lease, grant)) = read(&datagram[..length]) {
+                self.deliver(lease, grant);
             }
             if self.stopped.load(Ordering::Acquire) {
                 return;
             }
         }
     }
+}
+
+/// The fence, if the event is a grant.
+fn granted(event: &Event) -> Option<Fence> {
+    (event.kind == EventKind::Granted).then_some(event.fence)
+}
+
+fn read(datagram: &[u8]) -> Option<(LeaseId, Option<Fence>)> {
+    let (lease, fence) = datagram.split_at_checked(16)?;
+    let lease = LeaseId::from_u128(u128::from_be_bytes(lease.try_into().ok()?));
+    let fence = Fence::new(u64::from_be_bytes(fence.try_into().ok()?))?;
+    Some((lease, (fence > Fence::ZERO).then_some(fence)))
 }

@@ -18,8 +18,6 @@ use crate::session::Session;
 
 /// How many processes are watched; beyond them the timers of the waiters do it.
 const MAX_WATCHED: usize = 1024;
-/// How many predecessors are looked at to find a live one.
-const MAX_LOOK_BACK: usize = 64;
 /// The close is reported just before the lock is dropped; so it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// How often it is looked at again: a file may also be closed by a guardian's twin.
@@ -67,37 +65,22 @@ impl Watches {
         self.reports.get_or_init(start).as_ref().map(AsFd::as_fd)
     }
 
-    /// Watches those who are in the way of `lease`. Returns whether one of them is gone already,
-    /// so that asking again helps.
-    pub(crate) fn watch(&self, record: &Record, lease: LeaseId) -> bool {
+    /// Watches who is in the way of `lease`: the nearest live one of the sessions `before` it in
+    /// the queue, else the holders. Returns whether one of these is gone already, so that asking
+    /// again helps.
+    pub(crate) fn watch(&self, record: &Record, before: &[SessionId], lease: LeaseId) -> bool {
         let mut state = self.lock();
-        let mut gone = false;
-        let sessions = match record.waiters.iter().position(|wait| wait.lease == lease) {
-            Some(place) => self.predecessor(&mut state, record, place),
-            None => None,
-        };
-        let sessions = sessions.unwrap_or_else(|| {
-            let others = record.holders.iter().filter(|hold| hold.lease != lease);
-            let sessions: Vec<_> = others.filter_map(|hold| hold.session).collect();
-            // The machine takes dead holders away, so asking again is not asked for ever.
-            gone = sessions.iter().any(|session| !self.add(&mut state, *session));
-            sessions
-        });
+        // Dead waiters stay in the queue until it is their turn, so they are passed over here.
+        if let Some(alive) = before.iter().find(|session| self.add(&mut state, **session)) {
+            state.waiting.insert(lease, vec![*alive]);
+            return false;
+        }
+        let others = record.holders.iter().filter(|hold| hold.lease != lease);
+        let sessions: Vec<_> = others.filter_map(|hold| hold.session).collect();
+        // The machine takes dead holders away, so asking again is not asked for ever.
+        let gone = sessions.iter().any(|session| !self.add(&mut state, *session));
         state.waiting.insert(lease, sessions);
         gone
-    }
-
-    /// The next live session before `place`; `None` if there are only holders before it. Dead
-    /// waiters stay in the queue until it is their turn, so they are passed over here.
-    fn predecessor(
-        &self,
-        state: &mut State,
-        record: &Record,
-        place: usize,
-    ) -> Option<Vec<SessionId>> {
-        let before = record.waiters[..place].iter().rev().take(MAX_LOOK_BACK);
-        let mut sessions = before.filter_map(|wait| wait.session);
-        sessions.find(|session| self.add(state, *session)).map(|session| vec![session])
     }
 
     /// Watches a session. Returns whether it is alive.

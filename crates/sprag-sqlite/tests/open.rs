@@ -81,7 +81,7 @@ fn a_newer_database_is_refused_with_the_fix() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sprag.db");
     drop(SqliteStore::open(&path).unwrap());
-    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(error.is_corrupt() && error.to_string().contains("upgrade"), "{error}");

@@ -13,7 +13,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
+use super::{Record, Wait};
 use crate::error::{Error, ErrorKind, Operation};
 
 /// The format this library writes.
@@ -94,9 +94,27 @@ impl Record {
     }
 }
 
+/// Stores that keep the queue in rows of its own write each waiter by itself. Its format is the
+/// one of the record that it belongs to.
+impl Wait {
+    /// Writes the waiter as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a waiter is always writable as JSON")
+    }
+
+    /// Reads a waiter back.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the text is damaged.
+    pub fn from_json(text: &str) -> Result<Self, Corrupt> {
+        serde_json::from_str(text).map_err(|e| Corrupt(format!("a waiter is damaged: {e}")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Record;
+    use super::{Record, Wait};
     use crate::record::tests::{acquire, busy_record};
 
     #[test]
@@ -113,6 +131,17 @@ mod tests {
             record.to_json(),
             r#"{"format":1,"record":{"version":1,"fence":1,"tickets":1,"holders":[{"lease":"00000000000000000000000000000001","session":"00000000000000000000000000000001","party":"00000000000000000000000000000001","mode":"exclusive","fence":1,"ttl_ms":1000,"renewed_ms":0,"holder":{"worker_id":"w1","node_id":"n"}}],"waiters":[],"gone":[]}}"#
         );
+    }
+
+    #[test]
+    fn a_waiter_survives_its_written_form_and_no_other_is_read() {
+        let record = busy_record();
+        let wait = record.waiters.first().expect("a busy record has waiters");
+        let text = wait.to_json();
+        assert_eq!(Wait::from_json(&text).as_ref(), Ok(wait));
+        for bad in ["", "{}", &text.replacen("\"ticket\"", "\"more\":1,\"ticket\"", 1)] {
+            assert!(Wait::from_json(bad).is_err(), "accepted {bad}");
+        }
     }
 
     #[test]

@@ -1,0 +1,354 @@
+//! The queue of a lock as rows, of which only the needed ones are read.
+//!
+//! A command is decided from the first waiters and the one that asks. That is the same as
+//! deciding from the whole queue as long as
+//!
+//! * no waiter's time is over: [`Window::due_ms`] tells the earliest time at which one may be;
+//! * the command looks at no other waiter: only a change of a semaphore's size does;
+//! * one of the first waiters stays, so that the machine stopped there and not at the end of
+//!   what it was given.
+//!
+//! Otherwise the whole queue is read and the command is decided again.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, params};
+use sprag_core::record::{Acquire, Command, Record, Wait};
+use sprag_core::{LeaseId, Mode, Result, SessionId};
+
+use crate::database::Database;
+use crate::error::corrupt;
+use crate::rows::Transaction;
+
+/// How many of the first waiters are read. A hand-over takes the first and looks at the second.
+const HEAD: usize = 2;
+/// How many predecessors of a waiter are told, to find a live one among them.
+const PREDECESSORS: u8 = 16;
+/// When a waiter's time is over where nobody waits.
+pub(crate) const NEVER_DUE: u64 = i64::MAX as u64;
+
+/// How much of a queue is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The first waiters, and this one.
+    Near(Option<LeaseId>),
+    /// All of it.
+    All,
+}
+
+/// What the row of a lock tells about its queue.
+#[derive(Debug)]
+pub(crate) struct LockRow<'a> {
+    pub(crate) id: i64,
+    pub(crate) name: &'a str,
+    /// How many wait.
+    pub(crate) queued: usize,
+    /// No waiter's time is over before this.
+    pub(crate) due_ms: u64,
+}
+
+/// What was read of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    /// The waiters that were read, in order.
+    pub(crate) read: Vec<Wait>,
+    /// How many of them are the first of the queue without a gap.
+    head: usize,
+    /// How many waiters were not read.
+    pub(crate) unread: usize,
+    /// No waiter's time is over before this.
+    due_ms: u64,
+}
+
+/// Where a waiter stands.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// How many waiters are before it.
+    pub(crate) ahead: usize,
+    /// The sessions of the nearest ones, the nearest first.
+    pub(crate) before: Vec<SessionId>,
+}
+
+impl Window {
+    /// Whether a command may be decided from this.
+    pub(crate) fn suffices(&self, command: &Command, record: &Record, now_ms: u64) -> bool {
+        let resizes = matches!(command, Command::Acquire(acquire) if resizes(acquire, record));
+        self.unread == 0 || (now_ms < self.due_ms && !resizes)
+    }
+
+    /// Whether what was decided from this would have been decided from the whole queue, too.
+    pub(crate) fn sufficed(&self, limit: Option<u32>, decided: &Record) -> bool {
+        let stays = |wait: &Wait| decided.waiters.iter().any(|other| other.lease == wait.lease);
+        // Somebody who was not read may still wait for a permit.
+        let same_limit = limit.is_none() || decided.limit.is_some();
+        self.unread == 0 || (same_limit && self.read[..self.head].iter().any(stays))
+    }
+
+    /// When the first waiter's time may be over, now that the queue is as in `decided`.
+    pub(crate) fn next_due_ms(&self, decided: &Record) -> u64 {
+        let known = decided.waiters.iter().map(Wait::expires_ms).min().unwrap_or(NEVER_DUE);
+        let unknown = if self.unread == 0 { NEVER_DUE } else { self.due_ms };
+        known.min(unknown).min(NEVER_DUE)
+    }
+}
+
+/// Whether the request changes the number of permits, which concerns all waiters.
+fn resizes(acquire: &Acquire, record: &Record) -> bool {
+    matches!(acquire.mode, Mode::Permits { of, .. } if record.limit != Some(of))
+}
+
+impl Database {
+    /// Reads waiters of a lock that has `count` of them.
+    pub(crate) fn read_queue(&self, of: &LockRow<'_>, reach: Reach) -> Result<Window> {
+        let (count, lock) = (of.queued, of.id);
+        if count == 0 {
+            return Ok(Window::default());
+        }
+        let limit = if reach == Reach::All { count + 1 } else { HEAD };
+        let mut read = self.read_waiters(
+            of.name,
+            "SELECT waiter FROM waiter WHERE lock = ?1 ORDER BY place, ticket LIMIT ?2",
+            params![lock, i64::try_from(limit).unwrap_or(i64::MAX)],
+        )?;
+        let head = read.len();
+        if let Reach::Near(Some(lease)) = reach
+            && head < count
+            && !read.iter().any(|wait| wait.lease == lease)
+        {
+            read.extend(self.read_waiters(
+                of.name,
+                "SELECT waiter FROM waiter WHERE lock = ?1 AND lease = ?2",
+                params![lock, blob(lease.as_u128())],
+            )?);
+        }
+        if read.len() > count || head < limit.min(count) {
+            let what = format!("it has {count} waiters, and {} were found", read.len());
+            return Err(corrupt(&self.path, of.name, &what));
+        }
+        Ok(Window { unread: count - read.len(), read, head, due_ms: of.due_ms })
+    }
+
+    fn read_waiters(
+        &self,
+        name: &str,
+        query: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<Wait>> {
+        let mut statement = self.prepared(query)?;
+        let mut rows = statement.query(values).map_err(|e| self.error(e))?;
+        let mut waiters = Vec::new();
+        while let Some(row) = rows.next().map_err(|e| self.error(e))? {
+            waiters.push(self.read_waiter(name, row)?);
+        }
+        Ok(waiters)
+    }
+
+    fn read_waiter(&self, name: &str, row: &Row<'_>) -> Result<Wait> {
+        let damaged = |what: &str| corrupt(&self.path, name, what);
+        let text = row.get_ref(0).and_then(|text| Ok(text.as_str()?));
+        let text = text.map_err(|_| damaged("the waiter is not text"))?;
+        Wait::from_json(text).map_err(|e| damaged(&e.to_string()))
+    }
+
+    /// Where a waiter of a queue stands that was read in part.
+    pub(crate) fn standing(&self, lock: i64, lease: LeaseId) -> Result<Standing> {
+        let values = params![lock, blob(lease.as_u128())];
+        let count = "SELECT count(*) FROM waiter AS other JOIN waiter AS mine USING (lock) \
+                     WHERE lock = ?1 AND mine.lease = ?2 \
+                     AND (other.place, other.ticket) < (mine.place, mine.ticket)";
+        let ahead = self.prepared(count)?.query_row(values, |row| row.get(0));
+        let ahead: i64 = ahead.map_err(|e| self.error(e))?;
+        let sessions = "SELECT other.session FROM waiter AS other JOIN waiter AS mine USING (lock) \
+                        WHERE lock = ?1 AND mine.lease = ?2 \
+                        AND (other.place, other.ticket) < (mine.place, mine.ticket) \
+                        ORDER BY other.place DESC, other.ticket DESC LIMIT ?3";
+        let mut statement = self.prepared(sessions)?;
+        let values = params![lock, blob(lease.as_u128()), PREDECESSORS];
+        let mut rows = statement.query(values).map_err(|e| self.error(e))?;
+        let mut before = Vec::new();
+        while let Some(row) = rows.next().map_err(|e| self.error(e))? {
+            before.extend(session(row.get_ref(0).map_err(|e| self.error(e))?));
+        }
+        Ok(Standing { ahead: usize::try_from(ahead).unwrap_or(0), before })
+    }
+}
+
+impl Standing {
+    /// Where a waiter of a queue stands that was read as a whole.
+    pub(crate) fn within(record: &Record, ahead: usize) -> Self {
+        let before = record.waiters[..ahead].iter().rev().take(PREDECESSORS.into());
+        Self { ahead, before: before.filter_map(|wait| wait.session).collect() }
+    }
+}
+
+impl Transaction<'_> {
+    /// Writes what became of the waiters that were read.
+    pub(crate) fn save_queue(&self, lock: i64, window: &Window, decided: &Record) -> Result<()> {
+        // Both are in order, and a waiter never changes its place: one walk over both finds what
+        // went, what came and what was renewed.
+        let mut old = window.read.iter().peekable();
+        for wait in &decided.waiters {
+            while let Some(gone) = old.next_if(|other| other.order() < wait.order()) {
+                self.delete_waiter(lock, gone)?;
+            }
+            match old.next_if(|other| other.order() == wait.order()) {
+                Some(same) if same == wait => {}
+                _ => self.write_waiter(lock, wait)?,
+            }
+        }
+        old.try_for_each(|gone| self.delete_waiter(lock, gone))
+    }
+
+    fn write_waiter(&self, lock: i64, wait: &Wait) -> Result<()> {
+        let (place, ticket) = key(wait);
+        let session = wait.session.map(|session| blob(session.as_u128()));
+        let query = "INSERT INTO waiter (lock, place, ticket, lease, session, waiter) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lock, place, ticket) \
+                     DO UPDATE SET session = excluded.session, waiter = excluded.waiter";
+        let lease = blob(wait.lease.as_u128());
+        self.execute(query, params![lock, place, ticket, lease, session, wait.to_json()]).map(drop)
+    }
+
+    fn delete_waiter(&self, lock: i64, wait: &Wait) -> Result<()> {
+        let (place, ticket) = key(wait);
+        let query = "DELETE FROM waiter WHERE lock = ?1 AND place = ?2 AND ticket = ?3";
+        self.execute(query, params![lock, place, ticket]).map(drop)
+    }
+}
+
+/// The place of a waiter in its queue, as it is written.
+fn key(wait: &Wait) -> (i64, i64) {
+    let (place, ticket) = wait.order();
+    (place, i64::try_from(ticket).unwrap_or(i64::MAX))
+}
+
+const fn blob(id: u128) -> [u8; 16] {
+    id.to_be_bytes()
+}
+
+fn session(value: ValueRef<'_>) -> Option<SessionId> {
+    let bytes = value.as_blob_or_null().ok().flatten()?;
+    Some(SessionId::from_u128(u128::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sprag_core::record::{Acquire, Command, Context, Expiry, Outcome, Record, Steal, apply};
+    use sprag_core::{Fence, Holder, LeaseId, LockName, Mode, PartyId, SessionId};
+
+    use super::Reach;
+    use crate::database::Database;
+    use crate::desk::decide;
+
+    /// A small generator: the same numbers in each run.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    fn random_command(dice: &mut Dice, record: &Record) -> Command {
+        let lease = LeaseId::from_u128(u128::from(dice.roll(40)));
+        match dice.roll(12) {
+            0..5 => Command::Acquire(Box::new(Acquire {
+                lease,
+                session: (dice.roll(3) > 0).then(|| SessionId::from_u128(dice.roll(9).into())),
+                party: PartyId::from_u128(lease.as_u128()),
+                mode: match dice.roll(8) {
+                    0..4 => Mode::Exclusive,
+                    4..6 => Mode::Shared,
+                    6 => Mode::Upgradable,
+                    _ => Mode::Permits { count: 1, of: 2 + u32::from(dice.roll(9) == 0) },
+                },
+                ttl_ms: 20 + dice.roll(400),
+                queue: dice.roll(8) > 0,
+                priority: i8::try_from(dice.roll(3)).unwrap() - 1,
+                holder: Holder::default(),
+                steal: match dice.roll(30) {
+                    0 => Steal::Force,
+                    1 => Steal::Overdue { after_ms: 30 },
+                    _ => Steal::No,
+                },
+                resize: dice.roll(9) == 0,
+                not_after_ms: None,
+            })),
+            5..8 => Command::Release {
+                // Mostly a holder, so that the queue moves.
+                lease: record
+                    .holders
+                    .first()
+                    .filter(|_| dice.roll(4) > 0)
+                    .map_or(lease, |h| h.lease),
+            },
+            8 => Command::Renew { lease, ttl_ms: 20 + dice.roll(400), rebind: None },
+            9 => Command::Withdraw { lease },
+            10 => Command::Convert { lease, to: Mode::Exclusive, queue: dice.roll(2) > 0 },
+            _ => Command::Evict {
+                fence: Fence::new(record.fence.get().saturating_sub(dice.roll(2))).unwrap(),
+                by: "test".into(),
+                reason: "test".into(),
+            },
+        }
+    }
+
+    #[test]
+    fn deciding_from_a_part_of_the_queue_is_deciding_from_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = LockName::new("job").unwrap();
+        let (mut partial, mut long) = (0, 0);
+        for seed in 0..12 {
+            let path = dir.path().join(format!("{seed}.db"));
+            std::fs::File::create(&path).unwrap();
+            let database = Database::connect(&path).unwrap();
+            database.initialize().unwrap();
+            let (mut dice, mut whole) = (Dice(seed), Record::default());
+            let mut now_ms = 0;
+            for step in 0..400 {
+                now_ms += dice.roll(8);
+                let command = random_command(&mut dice, &whole);
+                // Sessions die for good one after the other.
+                let dead = step / 60;
+                let context = Context {
+                    now_ms,
+                    expiry: Expiry::Clock,
+                    fence_floor: 1,
+                    max_waiters: 24,
+                    is_dead: &|session| session.as_u128() < dead,
+                };
+                let expected = apply(whole, &command, &context);
+                let transaction = database.begin().unwrap();
+                let answer = decide(&transaction, &name, &command, &context).unwrap();
+                transaction.commit().unwrap();
+                let at = format!("seed {seed}, step {step}, {command:?}");
+                // A renewal is not told its place.
+                let told = |outcome: &Outcome| match (&command, outcome) {
+                    (Command::Renew { .. }, Outcome::Queued { .. }) => Outcome::Queued { ahead: 0 },
+                    _ => outcome.clone(),
+                };
+                let total = match &answer.applied.outcome {
+                    Outcome::Held => answer.applied.record.waiters.len() + answer.unread,
+                    _ => expected.record.waiters.len(),
+                };
+                assert_eq!(told(&answer.applied.outcome), told(&expected.outcome), "{at}");
+                assert_eq!(answer.applied.events, expected.events, "{at}");
+                assert_eq!(answer.applied.changed, expected.changed, "{at}");
+                assert_eq!(total, expected.record.waiters.len(), "{at}");
+                let stored = database.load(&name, Reach::All).unwrap();
+                assert_eq!(stored.record, expected.record, "{at}");
+                if let Outcome::Queued { ahead } = expected.outcome
+                    && matches!(command, Command::Acquire(_))
+                {
+                    let before = expected.record.waiters[..ahead].iter().rev();
+                    let before: Vec<_> = before.take(16).filter_map(|wait| wait.session).collect();
+                    assert_eq!(answer.before, before, "{at}");
+                }
+                partial += usize::from(answer.unread > 0);
+                long += usize::from(expected.record.waiters.len() > 8);
+                whole = expected.record;
+            }
+        }
+        assert!(partial > 500 && long > 100, "too easy: {partial} in part, {long} long queues");
+    }
+}
