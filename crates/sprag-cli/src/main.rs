@@ -7,6 +7,7 @@ mod code;
 mod commands;
 mod config;
 mod context;
+mod done;
 mod exit;
 mod failure;
 mod held;

@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::config::Config;
-pub(crate) use self::run::Run;
+pub(crate) use self::run::{IfHeld, OnLost, Run};
 
 use crate::code::Code;
 use crate::config::environment;

@@ -1,10 +1,317 @@
-//! The guardian: kills the command's process group if the wrapper is gone.
+//! [`Guardian`]: the parent of the command, which outlives `sprag run` until all is over.
+//!
+//! ```text
+//!   sprag run (store, lease, renewals) --wire--> guardian (lifeline) --> command --> its children
+//! ```
+//!
+//! It starts the command, hands signals on and reports the end. Beyond that it knows only until
+//! when the lease is good. When nobody says that it was renewed, or `sprag run` is gone, it ends
+//! the command and everything below it, and only then itself. As long as it lives its lifeline
+//! keeps the session alive, so nobody else is granted the lock before.
+//!
+//! Everything below it: it is a subreaper, so whoever loses its parent becomes its child.
 
-use std::process::ExitCode;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
-use crate::exit::Exit;
+use nix::sys::signal::Signal as Number;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getsid, kill_process_group, set_child_subreaper, wait,
+};
+use sprag::clock::{BootClock, Clock, Moment};
 
-/// The guardian's `main`.
+use super::alarm::Alarm;
+use super::signals::{FORWARDED, Signals};
+use super::tree;
+use super::wire::{Message, Order, Wire};
+use crate::args::OnLost;
+
+/// How often what does not die is killed again.
+const AGAIN: Duration = Duration::from_millis(10);
+/// The status that is reported where the kernel does not tell it.
+pub(crate) const UNKNOWN: i32 = -1;
+
+/// What a guardian does; its stdin is the wire.
 pub(crate) fn main() -> ExitCode {
-    Exit::BUG.into()
+    match guard() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever started it sees that the wire is cut.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn guard() -> io::Result<()> {
+    // What is meant for the command or the terminal's job does not end or stop its guardian.
+    drop(Signals::block(&FORWARDED)?);
+    let children = Signals::block(&[Number::SIGCHLD])?;
+    set_child_subreaper(Some(getpid()))?;
+    let mut wire = Wire::new(UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?));
+    let Some(Message::Start(order)) = wire.wait()? else { return Ok(()) };
+    let stdin = wire.descriptor();
+    // Open for as long as this process lives, and in no other.
+    let _lifeline = wire.descriptor();
+    let stdin = stdin.map_or_else(Stdio::null, Stdio::from);
+    let alarm = Alarm::new()?;
+    match start(&order, stdin) {
+        Ok(leader) => {
+            // From here on nothing may keep it from guarding: if nobody is there to be told, it
+            // finds out by listening.
+            drop(wire.send(&Message::Started(leader.as_raw_pid())));
+            Guardian {
+                wire: Some(wire),
+                valid_until: order.valid_until,
+                order: *order,
+                leader,
+                status: None,
+                stage: Stage::Running,
+                children,
+                alarm,
+            }
+            .run()
+        }
+        Err(error) => wire.send(&Message::NotStarted(error.raw_os_error().unwrap_or(0))),
+    }
+}
+
+fn start(order: &Order, stdin: Stdio) -> io::Result<Pid> {
+    let Some((program, arguments)) = order.command.split_first() else {
+        return Err(Errno::NOENT.into());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(stdin);
+    prepare(&mut command, order);
+    spawn(command.process_group(order.group))
+}
+
+fn prepare(command: &mut Command, order: &Order) {
+    for name in &order.without {
+        command.env_remove(name);
+    }
+    command.envs(order.environment.iter().map(|(name, value)| (name, value)));
+}
+
+fn spawn(command: &mut Command) -> io::Result<Pid> {
+    let child = command.spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // It is reaped with everybody else; dropping the handle leaves it alone.
+    pid.ok_or_else(|| Errno::SRCH.into())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The command runs and is left alone.
+    Running,
+    /// The lock is lost and the command may go on.
+    Unprotected,
+    /// The command has ended by itself and left children behind; they were asked to end.
+    Clearing(Moment),
+    /// Everybody was asked to end, and is killed at this moment.
+    Ending(Moment),
+    /// Everybody is being killed.
+    Killing,
+}
+
+struct Guardian {
+    /// `None` when `sprag run` is gone.
+    wire: Option<Wire>,
+    valid_until: Moment,
+    order: Order,
+    leader: Pid,
+    status: Option<i32>,
+    stage: Stage,
+    children: Signals,
+    alarm: Alarm,
+}
+
+impl Guardian {
+    fn run(mut self) -> io::Result<()> {
+        while !self.is_over()? {
+            self.act();
+            self.alarm.set(self.next_look())?;
+            let mut sources = vec![
+                PollFd::new(&self.children, PollFlags::IN),
+                PollFd::new(&self.alarm, PollFlags::IN),
+            ];
+            let wire = self.wire.as_ref().map(Wire::as_fd);
+            sources.extend(wire.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            match poll(&mut sources, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let spoken = sources.get(2).is_some_and(|source| !source.revents().is_empty());
+            drop(sources);
+            while self.children.next().is_some() {}
+            if spoken && self.listen().is_err() {
+                self.hang_up();
+            }
+        }
+        let status = self.status.unwrap_or(UNKNOWN);
+        match &mut self.wire {
+            Some(wire) => wire.send(&Message::Ended(status)),
+            None if self.order.socket.is_empty() => Ok(()),
+            None => std::fs::remove_file(&self.order.socket),
+        }
+    }
+
+    /// Reaps who has ended; whether nobody is left who matters.
+    fn is_over(&mut self) -> io::Result<bool> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.leader => {
+                    self.status = Some(status.as_raw());
+                }
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(Errno::CHILD) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.status.is_none() || matches!(self.stage, Stage::Ending(_) | Stage::Killing) {
+            return Ok(false);
+        }
+        let left = self.left_behind();
+        if left.is_empty() {
+            return Ok(true);
+        }
+        if !matches!(self.stage, Stage::Clearing(_)) {
+            self.stage = Stage::Clearing(now().plus(self.order.kill_after).min(self.kill_at()));
+            ask(&left, Signal::TERM);
+        }
+        Ok(false)
+    }
+
+    /// What the command left running. Who made a session of its own has become a daemon, and
+    /// stays.
+    fn left_behind(&self) -> Vec<tree::Process> {
+        let session = getsid(None).map_or(0, Pid::as_raw_pid);
+        let mut left = tree::below(getpid());
+        left.retain(|process| process.session == session);
+        left
+    }
+
+    fn kill_at(&self) -> Moment {
+        self.valid_until.minus(self.order.margin)
+    }
+
+    fn end_at(&self) -> Moment {
+        match self.order.on_lost {
+            OnLost::Kill => self.kill_at(),
+            _ => self.kill_at().minus(self.order.kill_after),
+        }
+    }
+
+    fn next_look(&self) -> Moment {
+        match self.stage {
+            Stage::Running => self.end_at(),
+            Stage::Unprotected => Moment::NEVER,
+            Stage::Ending(kill_at) => kill_at,
+            // A leftover may be somebody else's child, whose end is not told to us.
+            Stage::Clearing(kill_at) => kill_at.min(now().plus(AGAIN)),
+            Stage::Killing => now().plus(AGAIN),
+        }
+    }
+
+    /// Does what it is time for.
+    fn act(&mut self) {
+        let now = now();
+        match self.stage {
+            Stage::Running if now >= self.end_at() => {
+                if let Some(wire) = &mut self.wire {
+                    // If nobody reads it, that is why we are here.
+                    drop(wire.try_send(&Message::Overdue));
+                }
+                self.end();
+            }
+            Stage::Ending(kill_at) if now >= kill_at => self.stage = Stage::Killing,
+            Stage::Clearing(kill_at) if now >= kill_at => {
+                tree::send(&self.left_behind(), Signal::KILL);
+            }
+            _ => {}
+        }
+        if self.stage == Stage::Killing {
+            if self.order.group == 0 {
+                kill_process_group(self.leader, Signal::KILL).ok();
+            }
+            tree::send(&tree::below(getpid()), Signal::KILL);
+        }
+    }
+
+    /// Begins to end everything.
+    fn end(&mut self) {
+        if matches!(self.stage, Stage::Ending(_) | Stage::Killing | Stage::Unprotected) {
+            return;
+        }
+        let kill_at = now().plus(self.order.kill_after).min(self.kill_at());
+        self.stage = match &self.order.on_lost {
+            OnLost::Continue => Stage::Unprotected,
+            OnLost::Kill => Stage::Killing,
+            OnLost::Term => {
+                ask(&tree::below(getpid()), Signal::TERM);
+                Stage::Ending(kill_at)
+            }
+            OnLost::Hook(hook) => {
+                let mut command = Command::new("/bin/sh");
+                command.arg("-c").arg(hook).stdin(Stdio::null());
+                prepare(&mut command, &self.order);
+                command.env("SPRAG_PID", self.leader.as_raw_pid().to_string());
+                match spawn(command.process_group(0)) {
+                    Ok(_) => {}
+                    Err(_) => ask(&tree::below(getpid()), Signal::TERM),
+                }
+                Stage::Ending(kill_at)
+            }
+        };
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        let open = wire.fill()?;
+        while let Some(message) = self.wire.as_mut().map_or(Ok(None), Wire::next)? {
+            match message {
+                Message::Renewed(until) => self.valid_until = self.valid_until.max(until),
+                Message::Signal(number) => self.hand_on(number),
+                Message::Lost => self.end(),
+                _ => {}
+            }
+        }
+        if !open {
+            self.hang_up();
+        }
+        Ok(())
+    }
+
+    /// `sprag run` is gone.
+    fn hang_up(&mut self) {
+        self.wire = None;
+        self.end();
+    }
+
+    /// Sends a signal to the command's group. Where that is also the group of others, only to
+    /// those in it that are the command's.
+    fn hand_on(&self, number: u8) {
+        let Some(signal) = Signal::from_named_raw(i32::from(number)) else { return };
+        if self.order.group == 0 {
+            kill_process_group(self.leader, signal).ok();
+            return;
+        }
+        let mut members = tree::below(getpid());
+        members.retain(|process| process.group == self.order.group);
+        tree::send(&members, signal);
+    }
+}
+
+/// Asks processes to end; who is stopped has to go on to hear it.
+fn ask(processes: &[tree::Process], signal: Signal) {
+    tree::send(processes, signal);
+    tree::send(processes, Signal::CONT);
+}
+
+fn now() -> Moment {
+    BootClock.now()
 }

@@ -1,17 +1,341 @@
 //! `sprag run`: the command, its lock and its guardian.
+//!
+//! ```text
+//!   waiting --granted--> held --no signal so far--> running --command ended--> releasing
+//!      `------------------ a signal: give everything back, exit 128+n
+//! ```
+//!
+//! One thread and no runtime: it waits in poll(2) for the store's answers, signals, the guardian
+//! and the clock. The client's own thread renews the lease.
 
+mod alarm;
+mod bell;
+mod environment;
 pub(crate) mod guardian;
+mod hold;
+mod notify;
+mod plan;
+mod progress;
+mod report;
+mod signals;
 pub(crate) mod socket;
+mod taken;
+mod tree;
+mod wait;
+mod ward;
+mod wire;
 
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use rustix::process::getpgrp;
+use sprag::Loss;
+use sprag::clock::{BootClock, Clock};
+
+use self::bell::Bell;
+use self::hold::{End, Hold};
+use self::notify::Notify;
+use self::plan::Plan;
+use self::progress::{Progress, say};
+use self::report::Report;
+use self::signals::{FORWARDED, Signals};
+use self::socket::Desk;
+use self::taken::{Taken, Taking};
+use self::wait::Waited;
+use self::ward::Ward;
+use self::wire::Order;
 use crate::args::Run;
 use crate::code::Code;
 use crate::commands::Outcome;
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::time;
+use crate::store::Opened;
+use crate::{held, identity};
 
 /// Runs the command under the lock.
 pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
-    let Context { settings, .. } = context;
-    let text = format!("cannot run {:?} with {:?} yet", args.names.0, settings.kill_after.value);
-    Err(Failure::new(Code::Bug, text))
+    let mut plan = Plan::new(args, context)?;
+    let store = environment::store_url(&context.settings.store.value);
+    if refuse_nested(&mut plan, &store)? {
+        let error = exec(&plan);
+        return Err(not_started(&plan, error.raw_os_error().unwrap_or(0)));
+    }
+    let report = Report::new(plan.status_fd);
+    let (outcome, ended) = match Session::start(&plan, context, store).and_then(Session::run) {
+        Ok((outcome, exit)) => (outcome, Ok(exit)),
+        Err(failure) => (failure.code().name(), Err(failure)),
+    };
+    let exit = ended.as_ref().map_or_else(Failure::exit, |exit| *exit);
+    report.write(outcome, exit);
+    ended
+}
+
+/// Refuses what this process tree holds already. Whether it holds all of it and the command can
+/// just be run.
+fn refuse_nested(plan: &mut Plan, store: &str) -> Result<bool, Failure> {
+    let around = environment::around(store);
+    for outer in &around {
+        let Some(index) = plan.names.iter().position(|name| name.as_str() == outer.name) else {
+            continue;
+        };
+        if plan.reentrant {
+            plan.names.remove(index);
+            continue;
+        }
+        let who = crate::config::environment("SPRAG_HOLDER").unwrap_or_default();
+        let message = format!(
+            "{:?} is already held by this process tree (token {}, {who}); taking it again would \
+             wait for ourselves",
+            outer.name, outer.token
+        );
+        let failure = Failure::new(Code::Nested, message);
+        return Err(
+            failure.advice("say --reentrant to run the command under the lock that is held")
+        );
+    }
+    Ok(plan.names.is_empty())
+}
+
+/// Becomes the command.
+fn exec(plan: &Plan) -> std::io::Error {
+    match plan.command.split_first() {
+        Some((program, arguments)) => Command::new(program).args(arguments).exec(),
+        None => std::io::ErrorKind::NotFound.into(),
+    }
+}
+
+fn not_started(plan: &Plan, errno: i32) -> Failure {
+    let error = std::io::Error::from_raw_os_error(errno);
+    let code = match error.kind() {
+        std::io::ErrorKind::NotFound => Code::NotFound,
+        _ => Code::NotExecutable,
+    };
+    let program = plan.command.first().map(|program| program.to_string_lossy().into_owned());
+    Failure::new(code, format!("cannot run {:?}: {error}", program.unwrap_or_default()))
+}
+
+fn bug(error: std::io::Error) -> Failure {
+    Failure::new(Code::Bug, format!("the operating system refuses what sprag needs: {error}"))
+}
+
+/// Everything that one run has open.
+struct Session<'a> {
+    plan: &'a Plan,
+    context: &'a Context,
+    /// The URL for the environment.
+    store: String,
+    signals: Signals,
+    ward: Ward,
+    opened: Opened,
+    notify: Notify,
+}
+
+impl<'a> Session<'a> {
+    fn start(plan: &'a Plan, context: &'a Context, store: String) -> Result<Self, Failure> {
+        // Before there are threads: they inherit what is blocked.
+        let signals = Signals::block(&FORWARDED).map_err(bug)?;
+        // Before the store is opened, so that it comes up meanwhile.
+        let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
+        let ward = Ward::start(&names.join(",")).map_err(bug)?;
+        let force = plan.strategy == sprag::Strategy::ForceAcquire;
+        let opened = Opened::open_with(&context.settings, |locks| locks.allow_force(force))?;
+        let notify = Notify::new(plan.sd_notify);
+        Ok(Self { plan, context, store, signals, ward, opened, notify })
+    }
+
+    /// The outcome as a word, and the exit code.
+    fn run(mut self) -> Result<(&'static str, Exit), Failure> {
+        let holder = identity::holder(&self.context.settings).worker_id;
+        let asking = AtomicUsize::new(0);
+        let (plan, output) = (self.plan, &self.context.output);
+        let client = self.opened.client().clone();
+        let mut progress = Progress::new(plan, &client, &holder, &asking, output, &self.notify);
+        let waited = wait::wait(plan, &client, &asking, &mut progress, &self.signals);
+        let spoke = progress.waited();
+        drop(progress);
+        let result = match waited.map_err(bug)? {
+            Waited::Stopped(signal) => {
+                wait::leave(&client, &self.signals).map_err(bug)?;
+                Ok(("interrupted", Exit::signal(signal.number)))
+            }
+            Waited::Answered(Ok(Taking::Taken(taken))) => {
+                if let (Some(waited), false) = (spoke, output.quiet || output.json) {
+                    let tokens: Vec<_> =
+                        taken.guards().iter().map(|guard| guard.fence().to_string()).collect();
+                    say(&format!(
+                        "sprag: acquired {} after {} (token {})\n",
+                        quoted(plan),
+                        time::span(waited),
+                        tokens.join(", ")
+                    ));
+                }
+                self.hold(*taken, &holder)
+            }
+            Waited::Answered(Ok(Taking::Done(view))) => {
+                self.skip(&done_text(plan, &view));
+                Ok(("done", Exit::OK))
+            }
+            Waited::Answered(Err(error)) => self.not_taken(error),
+        };
+        drop(client);
+        self.close();
+        result
+    }
+
+    /// The locks were not to be had.
+    fn not_taken(&self, error: sprag::Error) -> Result<(&'static str, Exit), Failure> {
+        let held = error.is_held() || error.is_timeout();
+        if held && self.plan.skip_if_held {
+            let failure = explain(error, &self.opened)?;
+            self.skip(&format!("skipped: {}", failure.message()));
+            return Ok(("skipped", Exit::OK));
+        }
+        let failure = explain(error, &self.opened)?;
+        Err(if held { failure.exiting(self.plan.if_held_exit) } else { failure })
+    }
+
+    fn skip(&self, text: &str) {
+        if !self.context.output.quiet {
+            say(&format!("sprag: {text}\n"));
+        }
+    }
+
+    /// Runs the command.
+    fn hold(&mut self, taken: Taken, holder: &str) -> Result<(&'static str, Exit), Failure> {
+        let plan = self.plan;
+        let told = taken.valid_until();
+        let desk = Desk::open().ok();
+        let socket = desk.as_ref().map(Desk::path);
+        let shared_group = std::fs::File::open("/dev/tty").is_ok();
+        let order = Order {
+            valid_until: told,
+            kill_after: plan.kill_after,
+            margin: plan.margin(),
+            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
+            on_lost: plan.on_lost.clone(),
+            socket: socket.map(Into::into).unwrap_or_default(),
+            command: plan.command.clone(),
+            environment: environment::variables(plan, &taken, &self.store, holder, socket),
+            without: environment::without(),
+        };
+        // The last moment at which nothing has been started.
+        while let Some(signal) = self.signals.next() {
+            if signal.ends() && !signal.is_ignored() {
+                drop(taken);
+                wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
+                return Ok(("interrupted", Exit::signal(signal.number)));
+            }
+        }
+        self.ward.command(order, self.opened.client().lifeline()).map_err(bug)?;
+        self.notify.ready(&format!("holding {}", quoted(plan)));
+        let mut hold = Hold {
+            plan,
+            output: &self.context.output,
+            signals: &self.signals,
+            taken: &taken,
+            ward: &mut self.ward,
+            desk: desk.as_ref(),
+            shared_group,
+            since: BootClock.now(),
+            told,
+            process: 0,
+            lost: false,
+        };
+        let end = hold.stay().unwrap_or(End::Orphaned);
+        let lost = hold.lost;
+        self.notify.stopping();
+        self.release(taken, end, lost)
+    }
+
+    fn release(
+        &mut self,
+        taken: Taken,
+        end: End,
+        lost: bool,
+    ) -> Result<(&'static str, Exit), Failure> {
+        let success = !lost && end == End::Status(0);
+        if end == End::Orphaned {
+            self.ward.end_all();
+        }
+        let valid = taken.guards().iter().all(sprag::LockGuard::is_valid);
+        let released = Bell::new().map_err(bug)?.block_on(taken.release(success));
+        let taken_away = match &released {
+            Ok(Some((name, loss @ (Loss::Broken { .. } | Loss::Stolen { .. })))) if !lost => {
+                let message = format!("lost lock {name:?} while the command ran");
+                let failure = Failure::new(Code::Lost, message).fact("cause", loss.to_string());
+                failure.print(&self.context.output);
+                true
+            }
+            _ => false,
+        };
+        if let (Err(error), false) = (&released, lost) {
+            self.skip(&format!("{error}; its lease ends by itself"));
+        }
+        match end {
+            _ if lost || taken_away => Ok(("lost", Exit::LOST)),
+            End::NotStarted(errno) => Err(not_started(self.plan, errno)),
+            End::Orphaned => {
+                let code = if valid { Code::Bug } else { Code::Lost };
+                let message = "the guardian was killed, and the command was stopped with it";
+                Err(Failure::new(code, message))
+            }
+            End::Status(status) => exit_of(status),
+        }
+    }
+
+    /// Ends the session in the store before the process ends, so that nothing of it is left.
+    fn close(self) {
+        let Self { opened, mut ward, .. } = self;
+        let store = Arc::clone(opened.store());
+        drop(opened);
+        // The client's thread lets go of the store when it has seen that its last handle is gone.
+        for _ in 0..10_000 {
+            if Arc::strong_count(&store) == 1 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        drop(store);
+        ward.end_all();
+    }
+}
+
+/// What to say about locks that were not to be had.
+fn explain(error: sprag::Error, opened: &Opened) -> Result<Failure, Failure> {
+    Ok(Bell::new().map_err(bug)?.block_on(held::explain(error, opened)))
+}
+
+fn exit_of(status: i32) -> Result<(&'static str, Exit), Failure> {
+    let status = ExitStatus::from_raw(status);
+    if let Some(signal) = status.signal().and_then(|signal| u8::try_from(signal).ok()) {
+        return Ok(("child_signal", Exit::signal(signal)));
+    }
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) => Ok(("child_exit", Exit::status(code))),
+        None => {
+            let message = "the kernel does not tell how the command ended: SIGCHLD was ignored \
+                           when sprag was started";
+            Err(Failure::new(Code::Bug, message))
+        }
+    }
+}
+
+fn quoted(plan: &Plan) -> String {
+    plan.names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn done_text(plan: &Plan, view: &sprag::LockView) -> String {
+    let name = quoted(plan);
+    match view.holders.first() {
+        Some(mark) => {
+            let again = mark.remaining.map(|left| format!("; again in {}", time::span(left)));
+            let who = &mark.holder.worker_id;
+            format!("skipped: {name} is done for this period by {who}{}", again.unwrap_or_default())
+        }
+        None => format!("skipped: {name} is done for this period"),
+    }
 }

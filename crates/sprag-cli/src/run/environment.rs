@@ -1,0 +1,146 @@
+//! What the command learns from its environment, and what an inner `sprag run` reads there.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use sprag::LockName;
+
+use super::plan::Plan;
+use super::socket;
+use super::taken::Taken;
+use crate::config::environment as variable;
+use crate::output::time;
+
+/// What is about one lock and must not be inherited from a run around this one.
+const OWN: [&str; 8] = [
+    "SPRAG_LOCK",
+    "SPRAG_TOKEN",
+    "SPRAG_LEASE",
+    "SPRAG_MODE",
+    "SPRAG_SLOT",
+    "SPRAG_SOCKET",
+    "SPRAG_DEADLINE",
+    "SPRAG_RESULT_FILE",
+];
+
+/// The names that an inner command must not see.
+pub(crate) fn without() -> Vec<String> {
+    OWN.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The variables of UX: what is held, with which fence, by whom, where.
+pub(crate) fn variables(
+    plan: &Plan,
+    taken: &Taken,
+    store: &str,
+    holder: &str,
+    socket: Option<&Path>,
+) -> Vec<(String, OsString)> {
+    let mut set: Vec<(String, OsString)> = Vec::new();
+    let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
+    let names: Vec<_> = taken.guards().iter().map(|guard| guard.name().as_str()).collect();
+    put("SPRAG_LOCK", names.join(",").into());
+    for guard in taken.guards() {
+        let (token, lease) = (guard.fence().to_string(), guard.lease().to_string());
+        if names.len() == 1 {
+            put("SPRAG_TOKEN", token.into());
+            put("SPRAG_LEASE", lease.into());
+        } else {
+            let suffix = suffix(guard.name());
+            put(&format!("SPRAG_TOKEN_{suffix}"), token.into());
+            put(&format!("SPRAG_LEASE_{suffix}"), lease.into());
+        }
+    }
+    put("SPRAG_HOLDER", holder.into());
+    put("SPRAG_MODE", plan.mode.as_str().into());
+    if let Some(slot) = taken.slot() {
+        put("SPRAG_SLOT", slot.to_string().into());
+    }
+    put("SPRAG_TTL", plan.ttl.as_secs_f64().to_string().into());
+    let left = u64::try_from(plan.ttl.as_millis()).unwrap_or(u64::MAX);
+    put("SPRAG_DEADLINE", time::rfc3339(time::now().saturating_add(left)).into());
+    if let Some(socket) = socket {
+        put("SPRAG_SOCKET", socket.into());
+    }
+    let mut held = around(store).into_iter().map(|outer| outer.text()).collect::<Vec<_>>();
+    held.extend(taken.guards().iter().map(|guard| format!("{}:{}", guard.name(), guard.fence())));
+    put("SPRAG_HELD", held.join(",").into());
+    // A URL with a secret in it is not written where every child can read it: the inner sprag
+    // finds it where we did.
+    if sprag::redact(store) == store {
+        put("SPRAG_STORE", store.into());
+    }
+    set
+}
+
+/// The name of a lock as part of the name of a variable.
+fn suffix(name: &LockName) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    name.as_str().chars().map(plain).collect()
+}
+
+/// A lock that a run around this one holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outer {
+    pub(crate) name: String,
+    pub(crate) token: String,
+}
+
+impl Outer {
+    fn text(&self) -> String {
+        format!("{}:{}", self.name, self.token)
+    }
+}
+
+/// The locks in this store that runs around this one hold, as far as they are still there.
+pub(crate) fn around(store: &str) -> Vec<Outer> {
+    if variable("SPRAG_STORE").is_none_or(|outer| outer != store) {
+        return Vec::new();
+    }
+    let Some(socket) = std::env::var_os("SPRAG_SOCKET") else { return Vec::new() };
+    // The run around this one may be over, and we may be a daemon that it left behind.
+    let Ok(held) = socket::ask(Path::new(&socket)) else { return Vec::new() };
+    let lost = |name: &str| held.iter().any(|one| one.lock == name && one.safe_for.is_none());
+    let entries = variable("SPRAG_HELD").unwrap_or_default();
+    let outer = entries.split(',').filter_map(|entry| entry.rsplit_once(':'));
+    outer
+        .filter(|(name, _)| !lost(name))
+        .map(|(name, token)| Outer { name: name.to_owned(), token: token.to_owned() })
+        .collect()
+}
+
+/// The store's URL as it is written in the environment: good in every working directory.
+pub(crate) fn store_url(url: &str) -> String {
+    let relative = url.strip_prefix("sqlite:");
+    let relative = relative.filter(|path| !path.is_empty() && !path.starts_with(['/', '?']));
+    let here =
+        std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
+    match (relative, here) {
+        (Some(path), Some(here)) => {
+            let here = here.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+            format!("sqlite://{here}/{path}")
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{store_url, suffix};
+    use sprag::LockName;
+
+    #[test]
+    fn names_of_locks_fit_into_names_of_variables() {
+        assert_eq!(suffix(&LockName::new("db/main-é").unwrap()), "DB_MAIN__");
+    }
+
+    #[test]
+    fn a_relative_store_is_found_from_everywhere() {
+        let here = std::env::current_dir().unwrap();
+        let here = here.to_str().unwrap();
+        assert_eq!(store_url("sqlite:./locks.db"), format!("sqlite://{here}/./locks.db"));
+        for url in ["sqlite:", "sqlite:///x/y.db", "sqlite:/x/y.db", "memory:x"] {
+            assert_eq!(store_url(url), url);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Plan`]: what `sprag run` was asked to do, checked before anything is touched.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use sprag::{LockName, Mode, Strategy, Wait};
+
+use crate::args::{IfHeld, OnLost, Run};
+use crate::code::Code;
+use crate::config::{Origin, wait_for};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::time;
+
+/// The longest text that is made of a command for others to see.
+const REASON: usize = 80;
+/// What the name of an option or variable has in it whose value nobody should see.
+const SECRETS: [&str; 7] =
+    ["password", "passwd", "secret", "token", "apikey", "api-key", "api_key"];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Sorted, each once.
+    pub(crate) names: Vec<LockName>,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) mode: Mode,
+    pub(crate) wait: Wait,
+    pub(crate) skip_if_held: bool,
+    pub(crate) ttl: Duration,
+    pub(crate) kill_after: Duration,
+    pub(crate) on_lost: OnLost,
+    pub(crate) priority: i8,
+    pub(crate) strategy: Strategy,
+    pub(crate) once_per: Option<Duration>,
+    pub(crate) reason: String,
+    pub(crate) if_held_exit: Exit,
+    pub(crate) reentrant: bool,
+    pub(crate) sd_notify: bool,
+    pub(crate) status_fd: Option<u32>,
+}
+
+impl Plan {
+    pub(crate) fn new(args: &Run, context: &Context) -> Result<Self, Failure> {
+        refuse_what_flock_has(args)?;
+        let bad = |message: String| Failure::new(Code::Usage, message);
+        let (names, command) = args.locks_and_command().map_err(bad)?;
+        let single = names.len() == 1;
+        if let (false, true) = (single, args.slots.is_some() || args.once_per.is_some()) {
+            return Err(bad("--slots and --once-per go with one lock, not with several".into()));
+        }
+        let settings = &context.settings;
+        let ttl = args.ttl.unwrap_or(settings.ttl.value);
+        let wait = match (args.nonblock, args.wait, args.if_held) {
+            (true, ..) => Wait::No,
+            (_, Some(span), _) => wait_for(span),
+            (_, None, Some(IfHeld::Fail | IfHeld::Skip)) => Wait::No,
+            (_, None, Some(IfHeld::Wait) | None) => settings.wait.value,
+        };
+        let mode = match args.slots {
+            Some(of) => Mode::Permits { count: 1, of },
+            None if args.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        };
+        let strategy = match (args.force, args.takeover) {
+            (true, _) => Strategy::ForceAcquire,
+            (_, true) => Strategy::steal_stale(),
+            _ => Strategy::Retry,
+        };
+        Ok(Self {
+            kill_after: kill_after(args, context, ttl)?,
+            reason: args.reason.clone().unwrap_or_else(|| reason(&command)),
+            names,
+            command,
+            mode,
+            wait,
+            skip_if_held: args.if_held == Some(IfHeld::Skip),
+            ttl,
+            on_lost: args.on_lost.clone(),
+            priority: args.priority,
+            strategy,
+            once_per: args.once_per,
+            if_held_exit: args.conflict_exit_code.map_or(Exit::HELD, Exit::status),
+            reentrant: args.reentrant,
+            sd_notify: args.sd_notify,
+            status_fd: args.status_fd,
+        })
+    }
+
+    /// How long before the end of the lease the last process has to be gone: time for the kernel
+    /// and for a busy machine.
+    pub(crate) fn margin(&self) -> Duration {
+        (self.ttl / 10).min(Duration::from_secs(1))
+    }
+}
+
+fn refuse_what_flock_has(args: &Run) -> Result<(), Failure> {
+    let flag = match (args.no_fork, args.close) {
+        (true, _) => "--no-fork",
+        (_, true) => "--close",
+        _ => return Ok(()),
+    };
+    let message =
+        format!("{flag} cannot work here: someone must renew the lease while the command runs");
+    Err(Failure::new(Code::Usage, message))
+}
+
+fn kill_after(args: &Run, context: &Context, ttl: Duration) -> Result<Duration, Failure> {
+    let setting = &context.settings.kill_after;
+    let said = args.kill_after.is_some() || !matches!(setting.origin, Origin::Default);
+    let kill_after = args.kill_after.unwrap_or(setting.value);
+    if !said {
+        return Ok(kill_after.min(ttl / 6));
+    }
+    let least = kill_after * 3;
+    if ttl >= least {
+        return Ok(kill_after);
+    }
+    let [ttl, kill_after, least] = [ttl, kill_after, least].map(time::span);
+    let message = format!(
+        "ttl {ttl} is too short for --kill-after {kill_after} (need at least 3 x kill-after = \
+         {least})"
+    );
+    Err(Failure::new(Code::Usage, message))
+}
+
+/// The command, as others see it while they wait.
+fn reason(command: &[OsString]) -> String {
+    let mut hide_next = false;
+    let mut words = Vec::new();
+    for word in command {
+        let word = word.to_string_lossy();
+        let lower = word.to_lowercase();
+        let secret = SECRETS.iter().any(|secret| lower.contains(secret));
+        words.push(match word.split_once('=') {
+            _ if hide_next => "***".to_owned(),
+            Some((name, _)) if secret => format!("{name}=***"),
+            _ if word.contains("://") => sprag::redact(&word),
+            _ => word.to_string(),
+        });
+        hide_next = secret && word.starts_with('-') && !word.contains('=');
+    }
+    let text = words.join(" ").replace(char::is_control, " ");
+    match text.char_indices().nth(REASON) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn secrets_in_the_command_are_not_shown_to_others() {
+        for (line, shown) in [
+            ("./deploy.sh v1.8.2", "./deploy.sh v1.8.2"),
+            ("x --password hunter2 y", "x --password *** y"),
+            ("x --password=hunter2", "x --password=***"),
+            ("env API_TOKEN=hunter2 x", "env API_TOKEN=*** x"),
+            ("psql postgres://me:hunter2@db/app", "psql postgres://***@db/app"),
+        ] {
+            let words: Vec<_> = line.split(' ').map(Into::into).collect();
+            assert_eq!(reason(&words), shown);
+        }
+        let long = [std::ffi::OsString::from("ä".repeat(300))];
+        assert_eq!(reason(&long).chars().count(), 83);
+    }
+}

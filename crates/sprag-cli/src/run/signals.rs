@@ -1,0 +1,79 @@
+//! [`Signals`]: the signals of this process, read from a descriptor instead of handled.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// What `sprag run` hands on to its command, or is ended by while it waits.
+pub(crate) const FORWARDED: [Signal; 9] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+    Signal::SIGTSTP,
+];
+
+/// The kernel's own signals, such as those of the terminal: `SI_KERNEL`.
+const FROM_KERNEL: i32 = 0x80;
+
+/// Blocked signals. A command that is started meanwhile has none of them blocked: the standard
+/// library clears the mask, and no handler was ever installed.
+#[derive(Debug)]
+pub(crate) struct Signals(SignalFd);
+
+/// One signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Its number.
+    pub(crate) number: u8,
+    /// Whether the kernel sent it: then the terminal did, to the whole group.
+    pub(crate) from_kernel: bool,
+}
+
+impl Received {
+    pub(crate) fn is(self, signal: Signal) -> bool {
+        i32::from(self.number) == signal as i32
+    }
+
+    /// Whether it ends a wait, as it would end a process that does nothing about it.
+    pub(crate) fn ends(self) -> bool {
+        ![Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP].iter().any(|quiet| self.is(*quiet))
+    }
+
+    /// Whether whoever started this process had it ignored, as nohup(1) does.
+    pub(crate) fn is_ignored(self) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        mask >> (self.number - 1) & 1 == 1
+    }
+}
+
+impl Signals {
+    /// Blocks the signals for this thread and all that it starts: called before there are others.
+    pub(crate) fn block(signals: &[Signal]) -> io::Result<Self> {
+        let mask: SigSet = signals.iter().copied().collect();
+        mask.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self(SignalFd::with_flags(&mask, flags)?))
+    }
+
+    /// The next one that came.
+    pub(crate) fn next(&self) -> Option<Received> {
+        let info = self.0.read_signal().ok().flatten()?;
+        let number = u8::try_from(info.ssi_signo).ok().filter(|number| *number > 0)?;
+        Some(Received { number, from_kernel: info.ssi_code == FROM_KERNEL })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

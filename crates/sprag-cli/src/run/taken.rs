@@ -1,0 +1,193 @@
+//! [`Taken`]: everything that is held while the command runs.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sprag::clock::Moment;
+use sprag::{
+    Client, Error, Fence, LockGuard, LockGuards, LockName, LockRequest, LockView, Loss, Mode,
+    Released, Result, Wait,
+};
+
+use super::plan::Plan;
+use super::socket::Held;
+use crate::done;
+use crate::output::time;
+
+/// How long a slot is waited for before the next one is looked at.
+const SLOT_PATIENCE: Duration = Duration::from_millis(250);
+
+/// The locks, and what stands beside them.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    guards: LockGuards,
+    /// Which of the slots is ours, and the lock that makes it so.
+    slot: Option<(u32, LockGuard)>,
+    /// The mark that this period's work is being done, and the end of the period.
+    mark: Option<(LockGuard, u64)>,
+}
+
+/// Which lock was lost, with which fence, and why; some day.
+pub(crate) type Losing<'a> = Pin<Box<dyn Future<Output = (LockName, Fence, Loss)> + 'a>>;
+
+/// What came of taking.
+#[derive(Debug)]
+pub(crate) enum Taking {
+    Taken(Box<Taken>),
+    /// The work of this period is done.
+    Done(Box<LockView>),
+}
+
+/// Takes all locks of a plan, or none. `asking` is the number of the lock that is waited for.
+pub(crate) async fn take(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result<Taking> {
+    if let Some(view) = done_already(plan, client).await? {
+        return Ok(Taking::Done(Box::new(view)));
+    }
+    let clock = client.clock();
+    let give_up = match plan.wait {
+        Wait::AtMost(limit) => clock.now().plus(limit),
+        Wait::No | Wait::Forever => Moment::NEVER,
+    };
+    asking.store(usize::MAX, Ordering::Relaxed);
+    let guards = client
+        .acquire_many(&plan.names, |request| {
+            asking.fetch_add(1, Ordering::Relaxed);
+            let request = with_options(request, plan).mode(plan.mode).strategy(plan.strategy);
+            match plan.wait {
+                Wait::No => request.no_wait(),
+                Wait::AtMost(_) => request.wait(give_up.since(clock.now())),
+                Wait::Forever => request.wait_forever(),
+            }
+        })
+        .await?;
+    let mark = match plan.once_per {
+        Some(period) => {
+            let name = done::mark(first(plan)?)?;
+            let request = with_options(client.lock(&name), plan);
+            let Some(mark) = request.try_acquire().await? else {
+                guards.release().await?;
+                return client.inspect(&name).await.map(Box::new).map(Taking::Done);
+            };
+            let now = time::now();
+            let rest = done::rest_of_period(now, period).as_millis();
+            Some((mark, now.saturating_add(u64::try_from(rest).unwrap_or(u64::MAX))))
+        }
+        None => None,
+    };
+    let slot = match plan.mode {
+        Mode::Permits { of, .. } => Some(take_slot(plan, client, of).await?),
+        _ => None,
+    };
+    Ok(Taking::Taken(Box::new(Taken { guards, slot, mark })))
+}
+
+fn first(plan: &Plan) -> Result<&LockName> {
+    let missing = || Error::bad_input(sprag::Operation::Acquire, "no lock was named");
+    plan.names.first().ok_or_else(missing)
+}
+
+fn with_options(request: LockRequest, plan: &Plan) -> LockRequest {
+    request.ttl(plan.ttl).priority(plan.priority).reason(plan.reason.as_str())
+}
+
+/// The mark, if somebody has done this period's work.
+async fn done_already(plan: &Plan, client: &Client) -> Result<Option<LockView>> {
+    if plan.once_per.is_none() {
+        return Ok(None);
+    }
+    let view = client.inspect(&done::mark(first(plan)?)?).await?;
+    Ok(done::marked(&view).is_some().then_some(view))
+}
+
+/// Finds a free slot. There are as many as permits, and each is a lock of its own: whoever has a
+/// permit finds one, at the latest when a holder that lost its permit has been stopped.
+async fn take_slot(plan: &Plan, client: &Client, of: u32) -> Result<(u32, LockGuard)> {
+    let name = first(plan)?;
+    let ask = |index: u32| with_options(client.lock(format!("{name}#{index}")), plan);
+    loop {
+        for index in 0..of {
+            if let Some(guard) = ask(index).try_acquire().await? {
+                return Ok((index, guard));
+            }
+        }
+        for index in 0..of {
+            match ask(index).wait(SLOT_PATIENCE).acquire().await {
+                Ok(guard) => return Ok((index, guard)),
+                Err(error) if error.is_timeout() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Taken {
+    /// The locks that were named, in their order.
+    pub(crate) fn guards(&self) -> &[LockGuard] {
+        self.guards.guards()
+    }
+
+    /// The number of the slot, where there are slots.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        self.slot.as_ref().map(|(index, _)| *index)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &LockGuard> {
+        let slot = self.slot.iter().map(|(_, guard)| guard);
+        self.guards().iter().chain(slot).chain(self.mark.iter().map(|(guard, _)| guard))
+    }
+
+    /// Until when all of it is surely held without another renewal.
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.all().map(LockGuard::valid_until).min().unwrap_or(Moment::START)
+    }
+
+    /// Resolve when one of them is lost; with which, and why.
+    pub(crate) fn losses(&self) -> Vec<Losing<'_>> {
+        let loss = |guard| -> Losing<'_> {
+            let guard: &LockGuard = guard;
+            Box::pin(async { (guard.name().clone(), guard.fence(), guard.lost().await) })
+        };
+        self.all().map(loss).collect()
+    }
+
+    /// What the command is told about its locks.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let held = |guard: &LockGuard| Held {
+            lock: guard.name().to_string(),
+            token: guard.fence().get(),
+            safe_for: guard.is_valid().then(|| guard.time_remaining()),
+        };
+        self.guards().iter().map(held).collect()
+    }
+
+    /// Gives everything back; tells what turned out to be lost before. After a success the mark
+    /// stays until the end of its period.
+    pub(crate) async fn release(self, success: bool) -> Result<Option<(LockName, Loss)>> {
+        if let Some((mark, until)) = self.mark
+            && success
+        {
+            keep_until(mark, until).await?;
+        }
+        if let Some((_, slot)) = self.slot {
+            slot.release().await?;
+        }
+        let names: Vec<_> = self.guards.guards().iter().map(|one| one.name().clone()).collect();
+        let answers = self.guards.release().await?;
+        Ok(names.into_iter().zip(answers).find_map(|(name, answer)| match answer {
+            Released::AlreadyLost(loss) => Some((name, loss)),
+            Released::Freed => None,
+        }))
+    }
+}
+
+/// Lets a mark stand by itself until the end of its period, if that is not over.
+async fn keep_until(mut mark: LockGuard, until_ms: u64) -> Result<()> {
+    let left = Duration::from_millis(until_ms.saturating_sub(time::now()));
+    match mark.extend(left).await {
+        Ok(()) => mark.into_ticket().await.map(drop),
+        // The next period has begun, or is about to.
+        Err(error) if error.is_bad_input() => mark.release().await.map(drop),
+        Err(error) => Err(error),
+    }
+}
