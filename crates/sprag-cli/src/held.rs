@@ -46,7 +46,8 @@ pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
         .hint("wait for it", format!("sprag run --wait 10m {word} -- ..."))
         .hint("watch it", format!("sprag show -w {word}"))
         .hint("see what holds it up", format!("sprag why {word}"))
-        .detail("lock", view::lock(lock))
+        .detail("lock", name.as_str())
+        .detail("state", view::lock(lock))
         .detail("store", json!(shown))
 }
 
@@ -62,6 +63,33 @@ fn about(failure: Failure, holder: &HolderView) -> Failure {
     failure
         .fact("since", format!("{}token {}", since.unwrap_or_default(), holder.fence))
         .fact("lease", lease(holder))
+}
+
+/// The line for somebody who waits, where there is no terminal.
+pub(crate) fn waiting(lock: &LockView, waited: Duration) -> String {
+    let name = &lock.name;
+    let mut text = format!("waiting for {name:?}: {}", by(lock));
+    if !lock.waiters.is_empty() {
+        text += &format!("; {} waiting", lock.waiters.len());
+    }
+    format!("{text}; waited {}", time::span(waited))
+}
+
+/// Who holds a lock, since when and why, in one line.
+pub(crate) fn by(lock: &LockView) -> String {
+    let Some(first) = lock.holders.first() else { return "nobody holds it".to_owned() };
+    let mut text = format!("held by {}", first.holder.worker_id);
+    if let Some(since) = first.holder.since_unix_ms {
+        let held = time::span(time::ago(since));
+        text += &format!(" since {} ({held})", time::short(since));
+    }
+    if let Some(reason) = &first.holder.reason {
+        text += &format!(", {reason:?}");
+    }
+    match lock.holders.len() - 1 {
+        0 => text,
+        more => format!("{text} and {more} more"),
+    }
 }
 
 /// How a holder's lease is, in words.

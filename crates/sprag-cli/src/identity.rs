@@ -35,7 +35,18 @@ fn host() -> String {
 fn user() -> String {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| env::var(name).ok());
     let mut named = named.filter(|user| !user.is_empty());
-    named.next().unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()))
+    let uid = rustix::process::getuid().as_raw();
+    named.next().or_else(|| listed(uid)).unwrap_or_else(|| format!("uid{uid}"))
+}
+
+/// The user's name in the system's list, for daemons that have no USER.
+fn listed(uid: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = users.lines().map(|line| line.split(':'));
+    fields.find_map(|mut fields| {
+        let (name, _password, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(uid)).then(|| name.to_owned())
+    })
 }
 
 /// The CI job or the pod that we run in, in a few words.

@@ -13,6 +13,7 @@ pub mod audit;
 mod capability;
 mod client;
 pub mod clock;
+pub mod diagnosis;
 pub mod entropy;
 mod error;
 mod fence;

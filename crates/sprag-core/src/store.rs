@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use crate::audit::{AuditEntry, AuditQuery};
 use crate::capability::Capability;
+use crate::diagnosis::Finding;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::fence::Fence;
 use crate::holder::Holder;
@@ -104,6 +105,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         let _ = entries;
         Err(no_trail(self.capability()))
+    }
+
+    /// Looks at the settings and the surroundings that the store's promise depends on. May take
+    /// several requests and never changes anything.
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rustix::fs::StatFs;
 use sprag_core::{ErrorKind, Result};
 
 use crate::error::{error, from_io};
@@ -44,14 +45,26 @@ const fn judge(magic: u32) -> Verdict {
     }
 }
 
+/// The number that says what file system it is.
+fn magic(found: &StatFs) -> u32 {
+    // The field is signed on some machines and wider than the number on others.
+    u32::try_from(found.f_type & 0xFFFF_FFFF).unwrap_or(0)
+}
+
+/// What the file system is called, if it may be one that other machines see.
+pub(crate) fn unsure(found: &StatFs) -> Option<&'static str> {
+    match judge(magic(found)) {
+        Verdict::Fine => None,
+        Verdict::Unsure(kind) | Verdict::Shared(kind) => Some(kind),
+    }
+}
+
 /// Checks the file system that `directory` is on.
 pub(crate) fn check(directory: &Path) -> Result<()> {
     let found = rustix::fs::statfs(directory)
         .map_err(|errno| from_io("examine the file system of", directory, errno.into()))?;
-    // The field is signed on some machines and wider than the number on others.
-    let magic = u32::try_from(found.f_type & 0xFFFF_FFFF).unwrap_or(0);
     let shown = directory.display();
-    match judge(magic) {
+    match judge(magic(&found)) {
         Verdict::Fine => Ok(()),
         Verdict::Unsure(kind) => {
             tracing::warn!(

@@ -21,6 +21,7 @@ mod cache;
 mod config;
 mod database;
 mod desk;
+mod diagnose;
 mod error;
 mod filesystem;
 mod gate;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use async_trait::async_trait;
+use sprag_core::diagnosis::Finding;
 use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
@@ -392,6 +393,10 @@ impl Store for SqliteStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.inner.shared.wakeups.mailboxes().wait(lease).await;
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        crate::diagnose::findings(&self.inner.shared.place.database).map_err(|e| e.at(STORE))
     }
 
     fn lifeline(&self) -> Option<OwnedFd> {

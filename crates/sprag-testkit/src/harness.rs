@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sprag_core::diagnosis::Finding;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request,
@@ -219,6 +220,11 @@ impl Store for Session {
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         let ask = |store: Arc<dyn Store>| async move { store.note(entries).await };
         self.ask(Operation::Audit, ask).await
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        self.ask(Operation::Inspect, |store: Arc<dyn Store>| async move { store.diagnose().await })
+            .await
     }
 }
 

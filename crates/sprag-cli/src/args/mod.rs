@@ -1,8 +1,24 @@
 //! The command line, as data. One file per command.
 
+mod acquire;
+mod breaking;
+mod check;
+mod completions;
 mod config;
+mod demo;
+mod doctor;
+mod explain;
+mod lease;
+mod log;
+mod ls;
+mod man;
+mod release;
+mod renew;
 mod run;
+mod show;
+mod stores;
 pub(crate) mod value;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,8 +26,24 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use self::acquire::Acquire;
+pub(crate) use self::breaking::Break;
+pub(crate) use self::check::Check;
+pub(crate) use self::completions::{Complete, Completions, Shell};
 pub(crate) use self::config::Config;
+pub(crate) use self::demo::{Demo, DemoStep, Step};
+pub(crate) use self::doctor::Doctor;
+pub(crate) use self::explain::Explain;
+pub(crate) use self::lease::Lease;
+pub(crate) use self::log::Log;
+pub(crate) use self::ls::{Column, Ls};
+pub(crate) use self::man::Man;
+pub(crate) use self::release::Release;
+pub(crate) use self::renew::Renew;
 pub(crate) use self::run::{IfHeld, OnLost, Run};
+pub(crate) use self::show::Show;
+pub(crate) use self::stores::Stores;
+pub(crate) use self::why::Why;
 
 use crate::code::Code;
 use crate::config::environment;
@@ -67,7 +99,26 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
+    Acquire(Acquire),
+    Renew(Renew),
+    Release(Release),
+    Check(Check),
+    Ls(Ls),
+    Show(Show),
+    Why(Why),
+    Break(Break),
+    Log(Log),
+    Stores(Stores),
+    Doctor(Doctor),
+    Demo(Demo),
     Config(Config),
+    Completions(Completions),
+    Man(Man),
+    Explain(Explain),
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
+    #[command(name = "__demo", hide = true)]
+    DemoStep(DemoStep),
 }
 
 /// What came of the command line.

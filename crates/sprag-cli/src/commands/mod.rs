@@ -1,6 +1,23 @@
 //! The commands. One file each.
 
+mod acquire;
+mod breaking;
+mod check;
+mod completions;
 mod config;
+mod demo;
+mod doctor;
+mod explain;
+mod log;
+mod ls;
+mod man;
+mod nearest;
+mod release;
+mod renew;
+mod show;
+mod stores;
+mod watch;
+mod why;
 
 use std::io::IsTerminal;
 
@@ -32,7 +49,24 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
 fn act(command: Command, context: &Context) -> Outcome {
     match command {
         Command::Run(args) => run::main(&args, context),
+        Command::Acquire(args) => acquire::acquire(&args, context),
+        Command::Renew(args) => renew::renew(&args, context),
+        Command::Release(args) => release::release(&args, context),
+        Command::Check(args) => check::check(&args, context),
+        Command::Ls(args) => ls::list(&args, context),
+        Command::Show(args) => show::show(&args, context),
+        Command::Why(args) => why::why(&args, context),
+        Command::Break(args) => breaking::break_lock(&args, context),
+        Command::Log(args) => log::show(&args, context),
+        Command::Stores(_) => stores::show(context),
+        Command::Doctor(args) => doctor::examine(&args, context),
+        Command::Demo(_) => demo::demo(context),
         Command::Config(args) => config::show(&args, context),
+        Command::Completions(args) => completions::script(&args, context),
+        Command::Man(args) => man::show(&args, context),
+        Command::Explain(args) => explain::explain(&args, context),
+        Command::Complete(args) => completions::complete(&args, context),
+        Command::DemoStep(args) => demo::step(&args.step),
     }
 }
 

@@ -24,7 +24,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// What the user wants, and who says so.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The store's URL; may contain secrets.
     pub(crate) store: Setting<String>,
@@ -109,6 +109,12 @@ impl Settings {
             color: color.unwrap_or_else(|| Setting::standard(Colour::Auto)),
             stores,
         })
+    }
+
+    /// The same settings with another store.
+    pub(crate) fn with_store(&self, url: String) -> Self {
+        let origin = self.store.origin.clone();
+        Self { store: Setting { value: url, origin }, ..self.clone() }
     }
 
     /// All settings, without secrets.

@@ -13,6 +13,7 @@
 
 mod acquire;
 mod core;
+mod detached;
 mod guard;
 mod keeper;
 mod lease;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use sprag_core::diagnosis::Finding;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request,
@@ -283,5 +284,9 @@ impl Store for FaultStore {
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         let call = Call::Note(entries.to_vec());
         self.send(call, Operation::Audit, self.inner.note(entries)).await
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        self.inner.diagnose().await
     }
 }

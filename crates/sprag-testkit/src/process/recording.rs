@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sprag_core::diagnosis::Finding;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request, Store,
@@ -193,5 +194,9 @@ impl Store for Recording {
 
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         self.store.note(entries).await
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        self.store.diagnose().await
     }
 }

@@ -1,0 +1,126 @@
+//! `sprag acquire`: a lease without a process.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sprag::{LockGuard, LockRequest, Strategy, Ticket, Wait};
+
+use super::Outcome;
+use crate::args::Acquire;
+use crate::config::{self, Settings};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::held;
+use crate::output::view::{millis, shell_word};
+use crate::output::{Output, time};
+use crate::store::Opened;
+
+/// When the first line about waiting comes, and the next ones.
+const FIRST_LINE: Duration = Duration::from_millis(500);
+const NEXT_LINE: Duration = Duration::from_secs(30);
+
+/// Takes a detached lease and says how it can be used.
+pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
+    let opened = Opened::open_with(&context.settings, |locks| locks.allow_force(args.force))?;
+    context.block_on(async {
+        let ttl = args.ttl.unwrap_or(context.settings.ttl.value);
+        let asked = time::now();
+        let guard = match take(args, context, &opened, ttl).await {
+            Ok(guard) => guard,
+            Err(error) if error.is_held() || error.is_timeout() => {
+                let failure = held::explain(error, &opened).await;
+                return Err(failure.exiting(Exit::status(args.conflict_exit_code)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mode = guard.mode();
+        let waited = time::ago(asked);
+        // Making the ticket renews the lease; counted from before, the store ends it later.
+        let expires = time::now() + millis(ttl);
+        let ticket = guard.into_ticket().await?;
+        if context.output.json {
+            context.output.answer(json!({
+                "changed": true,
+                "lock": ticket.name().as_str(),
+                "lease": ticket.lease().to_string(),
+                "token": ticket.fence().get(),
+                "mode": mode.as_str(),
+                "ttl_ms": millis(ttl),
+                "expires": time::rfc3339(expires),
+                "waited_ms": millis(waited),
+                "store": opened.shown,
+            }));
+        } else if args.export {
+            export(&ticket, &context.output);
+        } else {
+            say(&ticket, expires, context);
+        }
+        Ok(Exit::OK)
+    })
+}
+
+/// Waits for the lock and says so.
+async fn take(
+    args: &Acquire,
+    context: &Context,
+    opened: &Opened,
+    ttl: Duration,
+) -> sprag::Result<LockGuard> {
+    let started = time::now();
+    let request = request(args, &context.settings, opened).ttl(ttl).detached().no_renewal();
+    let mut acquire = std::pin::pin!(request.acquire());
+    let mut pause = FIRST_LINE;
+    loop {
+        tokio::select! {
+            biased;
+            guard = &mut acquire => return guard,
+            () = tokio::time::sleep(pause) => {}
+        }
+        if let Ok(seen) = opened.inspect(args.name.as_str()).await {
+            context.output.note(&held::waiting(&seen, time::ago(started)));
+        }
+        pause = NEXT_LINE;
+    }
+}
+
+fn request(args: &Acquire, settings: &Settings, opened: &Opened) -> LockRequest {
+    let mut request = opened.lock(args.name.as_str()).priority(args.priority);
+    if args.shared {
+        request = request.shared();
+    }
+    if let Some(slots) = args.slots {
+        request = request.permits(1, slots);
+    }
+    if args.takeover {
+        request = request.strategy(Strategy::steal_stale());
+    }
+    if args.force {
+        request = request.strategy(Strategy::ForceAcquire);
+    }
+    if let Some(reason) = &args.reason {
+        request = request.reason(reason);
+    }
+    let wait = match args.wait {
+        _ if args.nonblock => Wait::No,
+        Some(span) => config::wait_for(span),
+        None => settings.wait.value,
+    };
+    match wait {
+        Wait::No => request.no_wait(),
+        Wait::AtMost(span) => request.wait(span),
+        Wait::Forever => request.wait_forever(),
+    }
+}
+
+fn export(ticket: &Ticket, output: &Output) {
+    output.line(&format!("export SPRAG_LOCK={}", shell_word(ticket.name().as_str())));
+    output.line(&format!("export SPRAG_LEASE={}", ticket.lease()));
+    output.line(&format!("export SPRAG_TOKEN={}", ticket.fence()));
+}
+
+fn say(ticket: &Ticket, expires: u64, context: &Context) {
+    let (name, token, lease) = (ticket.name(), ticket.fence(), ticket.lease());
+    let until = time::short(expires);
+    context.output.line(&format!("acquired {name:?} (token {token}) until {until}"));
+    context.output.line(&format!("lease {lease}"));
+}

@@ -1,0 +1,112 @@
+//! `sprag doctor`: is this store well?
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sprag::diagnosis::{Finding, Health};
+use sprag::{LockName, StoreKind};
+
+use super::{Outcome, stores};
+use crate::args::Doctor;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style::Style;
+use crate::output::time;
+use crate::output::view::millis;
+use crate::store::Opened;
+
+/// A store this slow is worth a word: a third of the shortest TTL that people use.
+const SLOW: Duration = Duration::from_millis(500);
+const TTL: Duration = Duration::from_secs(10);
+
+/// Looks at the store from outside, then lets it speak about itself.
+pub(crate) fn examine(args: &Doctor, context: &Context) -> Outcome {
+    let opened = Opened::open(&context.settings)?;
+    context.block_on(async {
+        let rounds = measure(&opened, args.rounds).await?;
+        let median = rounds[rounds.len() / 2];
+        let worst = rounds[rounds.len() - 1];
+        let able = opened.capability();
+        let mut findings = vec![speed(median, worst, rounds.len())];
+        findings.extend(opened.store().diagnose().await?);
+        findings.push(Finding::note(format!("promises {}", able.level)));
+        let kind = sprag::stores().iter().find(|kind| kind.scheme == able.store);
+        for broken in kind.map_or(&[][..], |kind: &StoreKind| kind.broken_by) {
+            findings.push(Finding::note(format!("that is broken by {broken}")));
+        }
+        let failed = findings.iter().any(|finding| finding.health == Health::Fail);
+        if context.output.json {
+            context.output.answer(json!({
+                "store": opened.shown,
+                "healthy": !failed,
+                "median_us": micros(median),
+                "worst_us": micros(worst),
+                "can": stores::abilities(able),
+                "findings": findings.iter().map(to_json).collect::<Vec<_>>(),
+            }));
+        } else {
+            context.output.line(&opened.shown);
+            for finding in &findings {
+                context.output.line(&line(finding, context.output.out));
+            }
+            context.output.line("What the promises mean: sprag explain guarantees");
+        }
+        Ok(if failed { Exit::NO } else { Exit::OK })
+    })
+}
+
+/// Takes and releases a lock of its own; the times, shortest first.
+async fn measure(opened: &Opened, rounds: u32) -> Result<Vec<Duration>, Failure> {
+    // Nobody else uses this name, whoever examines the store at the same time.
+    let name = format!("sprag/doctor/{}-{}", std::process::id(), time::now());
+    let name = LockName::new(name)?;
+    let clock = opened.clock();
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let begun = clock.now();
+        let guard = opened.lock(name.as_str()).ttl(TTL).no_wait().acquire().await?;
+        guard.release().await?;
+        times.push(clock.now().since(begun));
+    }
+    times.sort();
+    Ok(times)
+}
+
+fn speed(median: Duration, worst: Duration, rounds: usize) -> Finding {
+    let text = format!(
+        "reachable, {} median acquire and release, {} worst ({rounds} rounds)",
+        fine(median),
+        fine(worst)
+    );
+    if median < SLOW {
+        Finding::good(text)
+    } else {
+        let fix = format!("give leases a --ttl of at least {}", time::span(median * 60));
+        Finding::warn(text).fix(fix)
+    }
+}
+
+/// Short times with their digits: `0.12 ms`.
+fn fine(span: Duration) -> String {
+    format!("{:.2} ms", span.as_secs_f64() * 1000.0)
+}
+
+fn micros(span: Duration) -> u64 {
+    millis(span * 1000)
+}
+
+fn line(finding: &Finding, style: Style) -> String {
+    let mark = match finding.health {
+        Health::Good => style.good("ok   "),
+        Health::Note => "info ".to_owned(),
+        Health::Warn => style.warn("WARN "),
+        Health::Fail => style.bad("FAIL "),
+    };
+    let fix = finding.fix.as_ref().map(|fix| format!("  -> {fix}")).unwrap_or_default();
+    format!("{mark} {}{fix}", finding.text)
+}
+
+fn to_json(finding: &Finding) -> Value {
+    json!({"health": finding.health.as_str(), "text": finding.text, "fix": finding.fix})
+}

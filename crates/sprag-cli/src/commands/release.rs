@@ -1,0 +1,41 @@
+//! `sprag release`: a lease is given back.
+
+use serde_json::json;
+use sprag::Released;
+
+use super::Outcome;
+use super::renew::over;
+use crate::args::Release;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output::time;
+use crate::output::view::millis;
+use crate::store::Opened;
+
+/// Releases the lease.
+pub(crate) fn release(args: &Release, context: &Context) -> Outcome {
+    let (name, lease) = args.lease.resolve()?;
+    let opened = Opened::open(&context.settings)?;
+    context.block_on(async {
+        let seen = opened.inspect(name.as_str()).await?;
+        let ours = seen.holders.iter().find(|holder| holder.lease == lease);
+        if let Released::AlreadyLost(loss) = opened.release_lease(name.as_str(), lease).await? {
+            return Err(over("released", &name, lease, &loss.to_string(), &opened).await);
+        }
+        let token = ours.map(|ours| ours.fence);
+        let held = ours.and_then(|ours| ours.holder.since_unix_ms).map(time::ago);
+        if context.output.json {
+            context.output.answer(json!({
+                "changed": true,
+                "lock": name.as_str(),
+                "token": token.map(sprag::Fence::get),
+                "held_ms": held.map(millis),
+            }));
+        } else if !context.output.quiet {
+            let token = token.map(|token| format!(" (token {token})")).unwrap_or_default();
+            let held = held.map(|h| format!(" after {}", time::span(h))).unwrap_or_default();
+            context.output.line(&format!("released {name:?}{token}{held}"));
+        }
+        Ok(Exit::OK)
+    })
+}

@@ -1,0 +1,80 @@
+//! `sprag renew`: a lease goes on.
+
+use serde_json::json;
+use sprag::{Error, LeaseId, LockName, Loss};
+
+use super::Outcome;
+use crate::args::Renew;
+use crate::code::Code;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::held;
+use crate::output::time;
+use crate::output::view::millis;
+use crate::store::Opened;
+
+/// Renews the lease for another TTL.
+pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
+    let (name, lease) = args.lease.resolve()?;
+    let opened = Opened::open(&context.settings)?;
+    context.block_on(async {
+        let ttl = match args.ttl {
+            Some(ttl) => ttl,
+            None => {
+                match opened.inspect(name.as_str()).await?.holders.iter().find(|h| h.lease == lease)
+                {
+                    Some(holder) => holder.ttl,
+                    None => return Err(over("renewed", &name, lease, "it is over", &opened).await),
+                }
+            }
+        };
+        let asked = time::now();
+        let grant = match opened.renew_lease(name.as_str(), lease, ttl).await {
+            Ok(grant) => grant,
+            Err(error) if error.is_lost() || error.is_not_owner() => {
+                let what = error.loss().map_or_else(|| Error::to_string(&error), |l| l.to_string());
+                return Err(over("renewed", &name, lease, &what, &opened).await);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (expires, token) = (asked + millis(ttl), grant.fence);
+        if context.output.json {
+            context.output.answer(json!({
+                "changed": true,
+                "lock": name.as_str(),
+                "token": token.get(),
+                "ttl_ms": millis(ttl),
+                "expires": time::rfc3339(expires),
+            }));
+        } else if !context.output.quiet {
+            let until = time::short(expires);
+            context.output.line(&format!("renewed {name:?} (token {token}) until {until}"));
+        }
+        Ok(Exit::OK)
+    })
+}
+
+/// The failure for a lease that is over, with who has the lock now.
+pub(super) async fn over(
+    done: &str,
+    name: &LockName,
+    lease: LeaseId,
+    what: &str,
+    opened: &Opened,
+) -> Failure {
+    let message = format!("not {done}: your lease of {name:?} does not hold it any more: {what}");
+    let failure = Failure::new(Code::NotHolder, message)
+        .detail("lock", name.as_str())
+        .detail("changed", false);
+    let Ok(seen) = opened.inspect(name.as_str()).await else { return failure };
+    let failure = match seen.holders.iter().find(|holder| holder.lease != lease) {
+        Some(holder) => failure.fact("now", format!("{}, token {}", held::by(&seen), holder.fence)),
+        None => failure.fact("now", format!("free; the last token was {}", seen.fence)),
+    };
+    let failure = failure.detail("token", seen.fence.get());
+    match what == Loss::Released.to_string() {
+        true => failure,
+        false => failure.advice("what you did since the lease ended was not protected; check it"),
+    }
+}
