@@ -1,7 +1,5 @@
 //! `sprag`: hold a lock while a command runs, and look at locks, on any store.
 
-#![expect(dead_code, reason = "the commands that use it follow")]
-
 mod args;
 mod code;
 mod commands;

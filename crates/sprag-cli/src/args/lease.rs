@@ -7,6 +7,7 @@ use super::value;
 use crate::code::Code;
 use crate::config::environment;
 use crate::failure::Failure;
+use crate::run;
 
 /// The lease that a command is about.
 #[derive(Args, Debug)]
@@ -32,9 +33,8 @@ impl Lease {
 
     /// The lock and the lease, from the environment where they were not given.
     pub(crate) fn resolve(&self) -> Result<(LockName, LeaseId), Failure> {
-        let variable = |name| environment(name).filter(|value| !value.is_empty());
+        let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
         let names = variable("SPRAG_LOCK").unwrap_or_default();
-        let leases = variable("SPRAG_LEASE").unwrap_or_default();
         let name = match &self.name {
             Some(name) => name.clone(),
             None if names.is_empty() => return Err(missing("the lock", "NAME", "SPRAG_LOCK")),
@@ -44,18 +44,16 @@ impl Lease {
             }
             None => value::lock_name(&names).map_err(|what| bad("SPRAG_LOCK", &what))?,
         };
-        let lease = match self.lease {
-            Some(lease) => lease,
-            None if leases.is_empty() => {
-                return Err(missing("the lease", "--lease", "SPRAG_LEASE"));
-            }
-            None => {
-                // Several locks have their leases in the same order.
-                let place = names.split(',').position(|one| one == name.as_str()).unwrap_or(0);
-                let one = leases.split(',').nth(place).unwrap_or_default();
-                value::lease(one).map_err(|what| bad("SPRAG_LEASE", &what))?
-            }
+        if let Some(lease) = self.lease {
+            return Ok((name, lease));
+        }
+        // Several locks have a variable each.
+        let own = format!("SPRAG_LEASE_{}", run::environment::suffix(&name));
+        let found = ["SPRAG_LEASE", &own].into_iter().find_map(|key| Some((key, variable(key)?)));
+        let Some((key, lease)) = found else {
+            return Err(missing("the lease", "--lease", "SPRAG_LEASE"));
         };
+        let lease = value::lease(&lease).map_err(|what| bad(key, &what))?;
         Ok((name, lease))
     }
 }

@@ -104,8 +104,9 @@ fn values(argument: &Arg) -> Place {
     let name =
         argument.get_value_names().and_then(|names| names.first()).map_or("", |n| n.as_str());
     match name {
-        "NAME" | "PREFIX" if argument.is_positional() => Place::Locks,
-        "NAME[,NAME...]" => Place::Locks,
+        name if argument.is_positional() && (name.starts_with("NAME") || name == "PREFIX") => {
+            Place::Locks
+        }
         "URL|NAME" => Place::Stores,
         "COMMAND" if argument.get_num_args().is_none_or(|count| count.max_values() == 1) => {
             let root = Cli::command();

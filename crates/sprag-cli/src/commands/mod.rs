@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::style::{Colour, Style};
-use crate::run;
+use crate::{run, store};
 
 /// How a command ends.
 pub(crate) type Outcome = Result<Exit, Failure>;
@@ -40,6 +40,10 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
     let colour = settings.as_ref().map_or(Colour::Auto, |settings| settings.color.value);
     let output = output(&global, colour);
     let outcome = settings.and_then(|settings| {
+        if output.verbose {
+            let (shown, origin) = (store::shown(&settings), &settings.store.origin);
+            output.note(&format!("the store is {shown} (from {origin})"));
+        }
         let context = Context { settings, output, no_input: global.no_input };
         act(command, &context)
     });

@@ -74,7 +74,7 @@ pub(crate) fn variables(
 }
 
 /// The name of a lock as part of the name of a variable.
-fn suffix(name: &LockName) -> String {
+pub(crate) fn suffix(name: &LockName) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     name.as_str().chars().map(plain).collect()
 }

@@ -10,7 +10,7 @@
 
 mod alarm;
 mod bell;
-mod environment;
+pub(crate) mod environment;
 pub(crate) mod guardian;
 mod hold;
 mod notify;

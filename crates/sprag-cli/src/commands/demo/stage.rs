@@ -73,7 +73,7 @@ impl Stage {
         let name = self.name("counter");
         let per_round = PER_ROUND.to_string();
         let round = || -> Result<(), Failure> {
-            let mut run = self.sprag(&["run", &name, "--"]);
+            let mut run = self.sprag(&["run", "-q", &name, "--"]);
             run.arg(&self.program).args(["__demo", "add"]).arg(&counter).arg(&per_round);
             succeeded(&wait(run.spawn().map_err(failed)?)?, "sprag run")
         };
@@ -95,7 +95,8 @@ impl Stage {
     /// Scene 3: the holder is killed, and its command is dead before the next one enters.
     pub(super) async fn killed(&self) -> Result<Scene, Failure> {
         let name = self.name("killed");
-        let mut run = self.sprag(&["run", "--ttl", TTL, "--kill-after", KILL_AFTER, &name, "--"]);
+        let mut run =
+            self.sprag(&["run", "-q", "--ttl", TTL, "--kill-after", KILL_AFTER, &name, "--"]);
         // The shell and its child: both have to be gone.
         run.args(["sh", "-c", "echo $$; sleep 60; true"]).stdout(Stdio::piped());
         let mut holder = run.spawn().map_err(failed)?;
@@ -108,7 +109,7 @@ impl Stage {
             return Err(Failure::new(Code::Claim, format!("the holder did not start: {status}")));
         };
 
-        let mut next = self.sprag(&["run", &name, "--"]);
+        let mut next = self.sprag(&["run", "-q", &name, "--"]);
         next.arg(&self.program).args(["__demo", "look", &command.to_string()]);
         let mut next = next.spawn().map_err(failed)?;
         self.until(async || Ok(!self.opened.inspect(&*name).await?.waiters.is_empty())).await?;
