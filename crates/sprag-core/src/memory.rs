@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::id::{LeaseId, SessionId};
 use crate::mailbox::Mailboxes;
 use crate::name::LockName;
-use crate::record::{Applied, Command, Context, Expiry, Record, apply};
+use crate::record::{Applied, Command, Context, EventKind, Expiry, Outcome, Record, apply};
 use crate::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request, Store,
@@ -23,6 +23,8 @@ use crate::view::LockView;
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
+/// How many records of free locks are kept; beyond that the older half is forgotten.
+const MAX_FREE: usize = 10_000;
 
 /// The machine behind a mutex.
 ///
@@ -59,9 +61,55 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    records: BTreeMap<LockName, Record>,
+    records: BTreeMap<LockName, Kept>,
     dead: HashSet<SessionId>,
     trail: Trail,
+    /// How many records are of free locks.
+    free: usize,
+    /// How many changes there were.
+    changes: u64,
+    /// Above every fence of a record that was forgotten.
+    fence_floor: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    record: Record,
+    /// Which change was its last.
+    changed: u64,
+}
+
+impl State {
+    /// Puts a record back. A free one is kept as well: it carries the fence, and why the last
+    /// leases were lost.
+    fn keep(&mut self, name: &LockName, record: Record) {
+        self.changes += 1;
+        let changed = self.changes;
+        self.free += usize::from(record.is_free());
+        let before = self.records.insert(name.clone(), Kept { record, changed });
+        self.free -= usize::from(before.is_some_and(|before| before.record.is_free()));
+        if self.free > MAX_FREE {
+            self.forget();
+        }
+    }
+
+    /// Forgets the older half of the free records. Their fences do not come again.
+    fn forget(&mut self) {
+        let free = self.records.values().filter(|kept| kept.record.is_free());
+        let mut ages: Vec<_> = free.map(|kept| kept.changed).collect();
+        let middle = ages.len() / 2;
+        let (_, &mut middle, _) = ages.select_nth_unstable(middle);
+        let old = |kept: &Kept| kept.record.is_free() && kept.changed < middle;
+        let (floor, free) = (&mut self.fence_floor, &mut self.free);
+        self.records.retain(|_, kept| {
+            let old = old(kept);
+            if old {
+                *floor = (*floor).max(kept.record.fence.get() + 1);
+                *free -= 1;
+            }
+            !old
+        });
+    }
 }
 
 impl Default for MemoryStore {
@@ -117,27 +165,38 @@ impl MemoryStore {
 impl Shared {
     /// Applies a command under the mutex and wakes those it granted.
     fn run(&self, state: &mut State, name: &LockName, command: &Command) -> Applied {
-        let record = state.records.get(name).cloned().unwrap_or_default();
-        let applied = self.with_context(&state.dead, |context| apply(record, command, context));
+        let record = state.records.get(name).map(|kept| kept.record.clone()).unwrap_or_default();
+        let applied = self.with_context(state, |context| apply(record, command, context));
         if applied.changed {
-            // Free records stay: they carry the fence.
-            state.records.insert(name.clone(), applied.record.clone());
+            state.keep(name, applied.record.clone());
             let unix_ms = self.clock.unix_micros() / 1000;
             state.trail.append(audit_entries(name, &applied, unix_ms));
         }
         // Whoever was granted, or lost its place, wants to know; the others sleep on.
-        applied.events.iter().for_each(|event| self.mailboxes.notify(event.lease));
+        for event in &applied.events {
+            self.mailboxes.notify(event.lease);
+            if matches!(event.kind, EventKind::Gone(_)) {
+                self.mailboxes.close(event.lease);
+            }
+        }
         applied
     }
 
-    fn with_context<T>(&self, dead: &HashSet<SessionId>, run: impl FnOnce(&Context<'_>) -> T) -> T {
+    fn with_context<T>(&self, state: &State, run: impl FnOnce(&Context<'_>) -> T) -> T {
         run(&Context {
             now_ms: self.clock.now().as_millis(),
             expiry: Expiry::Clock,
-            fence_floor: 0,
+            fence_floor: state.fence_floor,
             max_waiters: self.capability.max_waiters,
-            is_dead: &|session| dead.contains(&session),
+            is_dead: &|session| state.dead.contains(&session),
         })
+    }
+
+    /// Who does not wait needs no wake-up.
+    fn close_unless_waiting(&self, lease: LeaseId, outcome: &Outcome) {
+        if !matches!(outcome, Outcome::Queued { .. }) {
+            self.mailboxes.close(lease);
+        }
     }
 }
 
@@ -154,8 +213,8 @@ impl Store for MemoryStore {
         let command = Command::acquire(request, self.session);
         let state = &mut *self.state();
         let Applied { record, outcome, .. } = self.shared.run(state, &request.name, &command);
-        self.shared
-            .with_context(&state.dead, |context| outcome.into_attempt(&record, request, context))
+        self.shared.close_unless_waiting(request.lease, &outcome);
+        self.shared.with_context(state, |context| outcome.into_attempt(&record, request, context))
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
@@ -168,11 +227,10 @@ impl Store for MemoryStore {
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.shared.mailboxes.open(conversion.lease);
-        let applied = self.run(&conversion.name, &Command::convert(conversion));
+        let outcome = self.run(&conversion.name, &Command::convert(conversion)).outcome;
+        self.shared.close_unless_waiting(conversion.lease, &outcome);
         let state = self.state();
-        self.shared.with_context(&state.dead, |context| {
-            applied.outcome.into_converted(conversion, context)
-        })
+        self.shared.with_context(&state, |context| outcome.into_converted(conversion, context))
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
@@ -187,10 +245,10 @@ impl Store for MemoryStore {
 
     async fn inspect(&self, name: &LockName) -> Result<LockView> {
         let state = self.state();
-        let Some(record) = state.records.get(name) else {
+        let Some(kept) = state.records.get(name) else {
             return Ok(LockView::free(name.clone()));
         };
-        Ok(self.shared.with_context(&state.dead, |context| record.view(name, context)))
+        Ok(self.shared.with_context(&state, |context| kept.record.view(name, context)))
     }
 
     async fn list(&self, listing: &Listing) -> Result<Page> {
@@ -198,10 +256,10 @@ impl Store for MemoryStore {
         let state = self.state();
         let start = listing.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let in_range = state.records.range((start, Bound::Unbounded));
-        let mut views = self.shared.with_context(&state.dead, |context| {
+        let mut views = self.shared.with_context(&state, |context| {
             in_range
                 .filter(|(name, _)| name.as_str().starts_with(&listing.prefix))
-                .map(|(name, record)| record.view(name, context))
+                .map(|(name, kept)| kept.record.view(name, context))
                 .filter(|view| view.is_contended() || (!listing.contended && view.is_locked()))
                 .take(limit + 1)
                 .collect::<Vec<_>>()
@@ -227,5 +285,87 @@ impl Store for MemoryStore {
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         self.state().trail.append(entries.iter().cloned());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::{Client, Fence, Holder, Mode, PartyId, store::Takeover};
+
+    fn request(name: &str) -> Request {
+        Request {
+            name: LockName::new(name).unwrap(),
+            lease: LeaseId::random(&OsEntropy),
+            party: PartyId::from_u128(1),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(60),
+            queue: true,
+            priority: 0,
+            holder: Holder::default(),
+            detached: false,
+            fixed: false,
+            takeover: Takeover::No,
+            resize: false,
+        }
+    }
+
+    fn acquire(store: &MemoryStore, request: &Request) -> Fence {
+        match block_on(store.try_acquire(request)).unwrap() {
+            Attempt::Granted(grant) => grant.fence,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn free_records_are_bounded_and_no_fence_comes_again() {
+        let store = MemoryStore::new();
+        let held = request("held");
+        acquire(&store, &held);
+        let mut last = Fence::ZERO;
+        for number in 0..3 * MAX_FREE {
+            // The first one is used often and then forgotten.
+            let name = if number < 100 { "first".into() } else { format!("lock/{number}") };
+            let request = request(&name);
+            last = last.max(acquire(&store, &request));
+            block_on(store.release(&request.name, request.lease)).unwrap();
+        }
+        let count = |state: &State| (state.records.len(), state.free);
+        let (records, free) = count(&store.state());
+        assert!(free <= MAX_FREE && records == free + 1, "{records} records, {free} free");
+        let first = request("first");
+        assert!(!store.state().records.contains_key(&first.name));
+        assert!(acquire(&store, &first).get() > 100);
+        assert_eq!(block_on(store.inspect(&held.name)).unwrap().holders[0].lease, held.lease);
+    }
+
+    #[test]
+    fn nobody_leaves_a_mailbox_behind() {
+        let store = MemoryStore::new();
+        let (holder, waiter) = (request("job"), request("job"));
+        let fence = acquire(&store, &holder);
+        assert!(matches!(block_on(store.try_acquire(&waiter)).unwrap(), Attempt::Queued(_)));
+        assert_eq!(store.shared.mailboxes.len(), 1);
+        // Killed while it waits; and one that is evicted after it has waited.
+        let other = store.connect();
+        assert!(matches!(
+            block_on(other.try_acquire(&request("job"))).unwrap(),
+            Attempt::Queued(_)
+        ));
+        other.kill();
+        let by = String::from("test");
+        let eviction = Eviction { name: holder.name.clone(), fence, by: by.clone(), reason: by };
+        block_on(store.evict(&eviction)).unwrap();
+        acquire(&store, &waiter);
+        block_on(store.release(&waiter.name, waiter.lease)).unwrap();
+        assert_eq!(store.shared.mailboxes.len(), 0);
+        let client = Client::new(Arc::new(store.clone()));
+        drop(block_on(client.lock("job").acquire()).unwrap());
+        block_on(client.shutdown(Duration::from_secs(9)));
+        assert_eq!(store.shared.mailboxes.len(), 0);
     }
 }

@@ -140,6 +140,8 @@ pub struct Request {
     pub holder: Holder,
     /// Whether the lease lives by its TTL alone, and not by the session of this process.
     pub detached: bool,
+    /// Whether nobody renews the lease while it is held, unless it is extended by hand.
+    pub fixed: bool,
     /// Whether a holder may be pushed aside.
     pub takeover: Takeover,
     /// Whether a semaphore's stored number of permits is to be replaced by the one asked for.
@@ -152,7 +154,8 @@ pub enum Takeover {
     /// Never.
     No,
     /// If its last sign of life is at least this old by the store's clock or observation, and
-    /// two of its renewals, one every third of its TTL, are missing.
+    /// two of its renewals, one every third of its TTL, are missing. A holder that is not renewed
+    /// by itself can miss none: it goes when its TTL ends.
     Overdue(Duration),
     /// Always, and past the queue. Breaks exclusion by request; fences still grow.
     Force,
@@ -178,6 +181,8 @@ pub struct Grant {
     pub fence: Fence,
     /// How it is held.
     pub mode: Mode,
+    /// Whether somebody was pushed aside for it, when it was granted.
+    pub took_over: bool,
 }
 
 /// The store's not yet.

@@ -117,6 +117,7 @@ pub fn request(lock: &str) -> Request {
         priority: 0,
         holder: Holder::new("case", "here"),
         detached: false,
+        fixed: false,
         takeover: Takeover::No,
         resize: false,
     }

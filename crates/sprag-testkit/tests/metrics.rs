@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics_util::debugging::DebuggingRecorder;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use sprag_core::{Client, MemoryStore, Strategy};
 use sprag_testkit::fault::{Fault, FaultStore, Op};
 use sprag_testkit::support::{LONG, let_time_pass, spawn_acquire, until_waiters, within};
@@ -45,8 +45,11 @@ async fn the_promised_metrics_are_there_and_name_no_lock() {
     exercise(&one, &two, &faults).await;
 
     let mut seen = BTreeSet::new();
-    for (key, _, _, _) in snapshots.snapshot().into_vec() {
+    for (key, _, _, value) in snapshots.snapshot().into_vec() {
         let key = key.key();
+        if key.name() == "sprag_takeovers_total" {
+            assert_eq!(value, DebugValue::Counter(1), "{key}");
+        }
         seen.insert(key.name().to_owned());
         for label in key.labels() {
             assert!(!label.value().contains(SECRET), "{key} names a lock or a holder");
@@ -72,11 +75,15 @@ async fn exercise(one: &Client, two: &Client, faults: &Arc<FaultStore>) {
     one.evict(SECRET, guard.fence(), "for the test").await.unwrap();
     drop(guard);
     let short = Duration::from_millis(600);
-    let held = lock(two, short).no_renewal().acquire().await.unwrap();
-    let steal = Strategy::StealStale { after: short / 2 };
-    let stolen = lock(one, LONG).strategy(steal).acquire().await.unwrap();
+    let held = lock(two, LONG).acquire().await.unwrap();
+    let stolen = lock(one, LONG).strategy(Strategy::ForceAcquire).acquire().await.unwrap();
     drop(held);
     stolen.release().await.unwrap();
+    // Ready to steal, but the holder left by itself: not counted.
+    let held = lock(two, short).no_renewal().acquire().await.unwrap();
+    let steal = Strategy::StealStale { after: short / 2 };
+    lock(one, LONG).strategy(steal).acquire().await.unwrap().release().await.unwrap();
+    drop(held);
     let guard = lock(one, short).no_renewal().acquire().await.unwrap();
     within("lost", guard.lost()).await;
     let_time_pass(short).await;

@@ -19,7 +19,7 @@ use crate::mode::Mode;
 use crate::mutant::mutant;
 use crate::name::LockName;
 use crate::policy::{Backoff, RetryConfig};
-use crate::store::{Attempt, Bind, Contention, Request, Takeover};
+use crate::store::{Attempt, Bind, Contention, Request};
 use crate::view::HolderView;
 
 /// How often a store that does not answer is asked again, within one acquire.
@@ -137,6 +137,7 @@ impl<'a> Acquisition<'a> {
                 holder
             },
             detached: self.request.detached,
+            fixed: !self.request.auto_renew,
             takeover: self.request.strategy.takeover(),
             resize: self.request.resize,
         }
@@ -221,7 +222,7 @@ impl<'a> Acquisition<'a> {
         }
         match pending.enter() {
             Ok(guard) => {
-                if self.contended && self.request.strategy.takeover() != Takeover::No {
+                if guard.took_over() {
                     self.core.telemetry.took_over(self.request.strategy.as_str());
                 }
                 tracing::debug!(target: "sprag::acquire", fence = %guard.fence(), "acquired");

@@ -91,6 +91,11 @@ impl LockGuard {
         self.lease.with(|tenure| tenure.grant()).map_or(self.lease.mode, |grant| grant.mode)
     }
 
+    /// Whether another holder was pushed aside for it.
+    pub fn took_over(&self) -> bool {
+        self.lease.with(|tenure| tenure.grant()).is_some_and(|grant| grant.took_over)
+    }
+
     /// The length of the lease.
     pub fn ttl(&self) -> Duration {
         self.lease.with(|tenure| tenure.ttl())

@@ -136,6 +136,11 @@ impl Keeper {
         let (batch, others): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|lease| lease.with(|tenure| tenure.begin_renewal(now)));
         for lease in others {
+            if lease.with(|tenure| tenure.is_left()) {
+                // Its time has come in the store too.
+                self.core.registry.remove(lease.id);
+                continue;
+            }
             // Not to be renewed any more: its time is up, or it only wants to be looked at.
             let asking = lease.with(|tenure| *tenure.phase() == Phase::Asking);
             if !asking
@@ -168,8 +173,9 @@ fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = D
         lease.with(|tenure| tenure.end());
         match core.release(&lease, CLEAN_UP_LIMIT).await {
             Ok(_) => core.registry.remove(lease.id),
-            // Stays in the registry, to be reported at shutdown; the store's TTL frees it.
+            // Stays in the registry, to be reported at shutdown, until the store's TTL frees it.
             Err(error) => {
+                core.registry.leave(&lease, core.now());
                 tracing::warn!(target: "sprag::release", lock = %lease.name, %error, "not released");
             }
         }

@@ -127,7 +127,10 @@ mod tests {
     fn a_forked_child_does_not_hold_what_its_parent_holds() {
         let mut tenure = Tenure::new(Duration::from_secs(30), true, None);
         tenure.asked(Moment::START);
-        tenure.offered(Grant { fence: Fence::MAX, mode: Mode::Exclusive }, Moment::START);
+        tenure.offered(
+            Grant { fence: Fence::MAX, mode: Mode::Exclusive, took_over: false },
+            Moment::START,
+        );
         tenure.enter(Moment::START).unwrap();
         let (id, party) = (LeaseId::from_u128(1), PartyId::from_u128(1));
         let name = LockName::new("job").unwrap();

@@ -1,6 +1,6 @@
 //! [`Registry`]: every lease of a client, and when the keeper has to look at it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +10,9 @@ use super::lease::Lease;
 use super::tenure::Phase;
 use crate::clock::Moment;
 use crate::id::LeaseId;
+
+/// How many leases that could not be released are remembered, to be reported at shutdown.
+const MOST_LEFT: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
@@ -24,7 +27,18 @@ pub(crate) struct Registry {
 struct Inner {
     leases: HashMap<LeaseId, Entry>,
     schedule: BTreeSet<(Moment, LeaseId)>,
+    /// Those that could not be released, oldest first.
+    left: VecDeque<LeaseId>,
     closed: bool,
+}
+
+impl Inner {
+    fn remove(&mut self, id: LeaseId) {
+        if let Some(entry) = self.leases.remove(&id) {
+            self.schedule.remove(&(entry.due, id));
+        }
+        self.left.retain(|left| *left != id);
+    }
 }
 
 #[derive(Debug)]
@@ -45,9 +59,22 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, id: LeaseId) {
+        self.lock().remove(id);
+    }
+
+    /// Keeps a lease that could not be released until the store has freed it. Of very many the
+    /// oldest are forgotten sooner.
+    pub(crate) fn leave(&self, lease: &Lease, now: Moment) {
+        lease.with(|tenure| tenure.leave_to_store(now));
+        self.reschedule(lease);
         let mut inner = self.lock();
-        if let Some(entry) = inner.leases.remove(&id) {
-            inner.schedule.remove(&(entry.due, id));
+        if inner.leases.contains_key(&lease.id) && !inner.left.contains(&lease.id) {
+            inner.left.push_back(lease.id);
+        }
+        if inner.left.len() > MOST_LEFT
+            && let Some(oldest) = inner.left.front().copied()
+        {
+            inner.remove(oldest);
         }
     }
 

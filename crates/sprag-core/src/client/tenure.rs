@@ -62,6 +62,8 @@ pub(crate) struct Tenure {
     grant: Option<Grant>,
     /// When the last conversion was answered.
     converted: Option<Moment>,
+    /// It could not be released; the store frees it by then.
+    left_until: Option<Moment>,
 }
 
 impl Tenure {
@@ -80,6 +82,7 @@ impl Tenure {
             renewing: false,
             grant: None,
             converted: None,
+            left_until: None,
         }
     }
 
@@ -184,6 +187,17 @@ impl Tenure {
         }
     }
 
+    /// It could not be released, so its end is left to the store, which counts from now at the
+    /// latest.
+    pub(crate) fn leave_to_store(&mut self, now: Moment) {
+        self.left_until = Some(now.plus(self.ttl));
+    }
+
+    /// Whether its end was left to the store.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left_until.is_some()
+    }
+
     fn last_moment(&self) -> Moment {
         self.max_hold.map_or(Moment::NEVER, |limit| self.held_since.plus(limit))
     }
@@ -208,7 +222,7 @@ impl Tenure {
             Phase::Asking if self.queued => renew,
             Phase::Holding if self.auto_renew => renew.min(self.deadline()).min(self.last_moment()),
             Phase::Holding => self.deadline().min(self.last_moment()),
-            _ => Moment::NEVER,
+            _ => self.left_until.unwrap_or(Moment::NEVER),
         }
     }
 
@@ -312,7 +326,7 @@ mod tests {
     }
 
     fn grant() -> Grant {
-        Grant { fence: Fence::MAX, mode: Mode::Exclusive }
+        Grant { fence: Fence::MAX, mode: Mode::Exclusive, took_over: false }
     }
 
     fn held_from(sent: u64, replied: u64) -> Tenure {
@@ -396,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_renewal_sent_before_a_conversion_does_not_undo_it() {
-        let shared = Grant { fence: Fence::ZERO, mode: Mode::Shared };
+        let shared = Grant { fence: Fence::ZERO, mode: Mode::Shared, took_over: false };
         let mut tenure = held_from(0, 0);
         assert!(tenure.begin_renewal(at(1_000)));
         tenure.converted(grant(), at(1_005));

@@ -9,7 +9,6 @@ use crate::id::{LeaseId, PartyId, SessionId};
 use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::mutant::mutant;
-use crate::store::Grant;
 
 /// Applies one command to a record.
 ///
@@ -38,6 +37,7 @@ use crate::store::Grant;
 ///     queue: true,
 ///     priority: 0,
 ///     holder: Holder::default(),
+///     fixed: false,
 ///     steal: Steal::No,
 ///     resize: false,
 ///     not_after_ms: None,
@@ -54,7 +54,8 @@ use crate::store::Grant;
 /// assert_eq!(third.record.fence.get(), 2);
 /// ```
 pub fn apply(record: Record, command: &Command, context: &Context<'_>) -> Applied {
-    let mut step = Step { record, context, changed: false, events: Vec::new(), exhausted: false };
+    let mut step =
+        Step { record, context, changed: false, events: Vec::new(), exhausted: false, thief: None };
     if let Command::Acquire(acquire) = command
         && acquire.not_after_ms.is_some_and(|limit| context.now_ms > limit)
     {
@@ -84,6 +85,8 @@ struct Step<'a> {
     events: Vec<Event>,
     /// No fence was left for a grant that was due.
     exhausted: bool,
+    /// Who pushed somebody aside.
+    thief: Option<LeaseId>,
 }
 
 impl Step<'_> {
@@ -259,9 +262,7 @@ impl Step<'_> {
         let may_go = |hold: &Hold| match acquire.steal {
             Steal::No => false,
             Steal::Overdue { after_ms } => {
-                // A holder renews every third of its TTL: one that is merely between two
-                // renewals, or late with one, is not overdue.
-                now.saturating_sub(hold.renewed_ms) >= after_ms.max(hold.ttl_ms / 3 * 2)
+                now.saturating_sub(hold.renewed_ms) >= after_ms.max(hold.patience_ms())
             }
             Steal::Seen { version: seen } => seen == version || mutant!("steal_without_compare"),
             Steal::Force => true,
@@ -271,6 +272,7 @@ impl Step<'_> {
         if acquire.steal == Steal::No || !blockers.all(may_go) {
             return;
         }
+        let before = self.events.len();
         let forced = acquire.steal == Steal::Force;
         let stolen = || Loss::Stolen { by: acquire.holder.worker_id.clone(), forced };
         self.remove_holders(|hold| in_the_way(hold).then(stolen));
@@ -281,6 +283,7 @@ impl Step<'_> {
         {
             self.remove_holders(|hold| (hold.fence == oldest).then(stolen));
         }
+        self.thief = (self.events.len() > before).then_some(acquire.lease);
     }
 
     fn enqueue(&mut self, acquire: &Acquire) {
@@ -300,6 +303,7 @@ impl Step<'_> {
                 priority => priority,
             },
             ticket: self.record.tickets,
+            fixed: acquire.fixed,
             holder: acquire.holder.clone(),
         };
         self.record.tickets += 1;
@@ -311,7 +315,7 @@ impl Step<'_> {
     /// What became of a lease that is, or just was, in the queue.
     fn outcome_of_waiting(&self, lease: LeaseId) -> Outcome {
         if let Some(hold) = self.record.holders.iter().find(|hold| hold.lease == lease) {
-            return Outcome::Granted(Grant { fence: hold.fence, mode: hold.mode });
+            return Outcome::Granted(hold.grant());
         }
         match self.record.waiters.iter().position(|wait| wait.lease == lease) {
             Some(ahead) => Outcome::Queued { ahead },
@@ -330,7 +334,11 @@ impl Step<'_> {
         if let Some(hold) = self.record.holders.iter_mut().find(|hold| hold.lease == lease) {
             hold.renewed_ms = now;
             hold.ttl_ms = ttl_ms;
-            hold.session = rebind.unwrap_or(hold.session);
+            if let Some(session) = rebind {
+                hold.session = session;
+                // Who takes it over renews it; until then nobody does.
+                hold.fixed = session.is_none();
+            }
             if rebind == Some(None) {
                 // Given away: from now on it does not belong to the one who acquired it, who may
                 // well wait for it.
@@ -356,6 +364,8 @@ impl Step<'_> {
             ttl_ms,
             renewed_ms: self.context.now_ms,
             upgrading: false,
+            fixed: false,
+            took_over: false,
             holder: crate::holder::Holder::default(),
         });
     }
@@ -397,7 +407,7 @@ impl Step<'_> {
     fn outcome_of_converting(&self, lease: LeaseId) -> Outcome {
         match self.record.holders.iter().find(|hold| hold.lease == lease) {
             Some(hold) if hold.upgrading => Outcome::Queued { ahead: 0 },
-            Some(hold) => Outcome::Granted(Grant { fence: hold.fence, mode: hold.mode }),
+            Some(hold) => Outcome::Granted(hold.grant()),
             None => Outcome::Gone(self.record.loss_of(lease)),
         }
     }
@@ -500,7 +510,8 @@ impl Step<'_> {
         let now = self.context.now_ms;
         let forced = wait.priority == i8::MAX;
         let waited_ms = if forced { 0 } else { now.saturating_sub(wait.arrived_ms) };
-        let hold = Hold { renewed_ms: now, ..wait.into_hold(fence) };
+        let took_over = self.thief == Some(wait.lease);
+        let hold = Hold { renewed_ms: now, took_over, ..wait.into_hold(fence) };
         self.events.push(hold.clone().event(EventKind::Granted, waited_ms));
         self.record.holders.push(hold);
         self.changed = true;
@@ -549,6 +560,8 @@ impl Wait {
             ttl_ms: self.ttl_ms,
             renewed_ms: self.renewed_ms,
             upgrading: false,
+            fixed: self.fixed,
+            took_over: false,
             holder: self.holder,
         }
     }

@@ -33,6 +33,7 @@ impl Command {
             queue: request.queue,
             priority: request.priority,
             holder: request.holder.clone(),
+            fixed: request.fixed || request.detached,
             steal: match request.takeover {
                 Takeover::No => Steal::No,
                 Takeover::Overdue(after) => Steal::Overdue { after_ms: millis(after) },

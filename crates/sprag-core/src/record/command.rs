@@ -75,6 +75,8 @@ pub struct Acquire {
     pub priority: i8,
     /// Who asks, for people.
     pub holder: Holder,
+    /// Whether nobody renews the lease by itself while it is held.
+    pub fixed: bool,
     /// Whether a holder that is in the way may be pushed aside.
     pub steal: Steal,
     /// Whether to replace the stored number of permits.

@@ -34,6 +34,7 @@ use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId, SessionId};
 use crate::loss::Loss;
 use crate::mode::Mode;
+use crate::store::Grant;
 
 /// How much earlier one level of priority counts as having arrived.
 pub const PRIORITY_BOOST_MS: i64 = 10_000;
@@ -85,6 +86,12 @@ pub struct Hold {
     /// Whether it waits to become exclusive.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub upgrading: bool,
+    /// Whether nobody renews it by itself, so that its silence means nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
+    /// Whether somebody was pushed aside for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub took_over: bool,
     /// Who it is, for people.
     pub holder: Holder,
 }
@@ -113,6 +120,9 @@ pub struct Wait {
     pub priority: i8,
     /// Its place among those who arrived at the same virtual time.
     pub ticket: u64,
+    /// Whether nobody will renew it by itself once it holds the lock.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
     /// Who it is, for people.
     pub holder: Holder,
 }
@@ -131,6 +141,16 @@ impl Hold {
     /// When the lease ends, on the store's clock.
     pub const fn expires_ms(&self) -> u64 {
         self.renewed_ms.saturating_add(self.ttl_ms)
+    }
+
+    /// How long it may be silent before it is overdue. It renews every third of its TTL: one that
+    /// is merely between two renewals, or late with one, is not.
+    const fn patience_ms(&self) -> u64 {
+        if self.fixed { self.ttl_ms } else { self.ttl_ms / 3 * 2 }
+    }
+
+    const fn grant(&self) -> Grant {
+        Grant { fence: self.fence, mode: self.mode, took_over: self.took_over }
     }
 }
 

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::Grant;
 
 const TTL: u64 = 1000;
 
@@ -29,6 +28,7 @@ fn request(lease: u128, mode: Mode) -> Acquire {
         queue: true,
         priority: 0,
         holder: Holder::new(format!("w{lease}"), "n"),
+        fixed: false,
         steal: Steal::No,
         resize: false,
         not_after_ms: None,
@@ -100,7 +100,7 @@ pub(super) fn busy_record() -> Record {
 #[test]
 fn a_free_lock_is_granted_with_a_new_fence() {
     let applied = acquire(Record::default(), 1, 0);
-    let grant = Grant { fence: Fence::new(1).unwrap(), mode: Mode::Exclusive };
+    let grant = Grant { fence: Fence::new(1).unwrap(), mode: Mode::Exclusive, took_over: false };
     assert_eq!(applied.outcome, Outcome::Granted(grant));
     assert_eq!(applied.record.version, 1);
 }
@@ -283,7 +283,7 @@ fn a_repeated_acquire_tells_of_an_upgrade_granted_in_the_same_step() {
     // The reader dies, and the first to notice is the upgrader that asks again.
     let again = Command::Acquire(Box::new(request(1, Mode::Upgradable)));
     let applied = run_dead(record, again, 0, &[2]);
-    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive };
+    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive, took_over: false };
     assert_eq!(applied.outcome, Outcome::Granted(grant));
 }
 
@@ -301,7 +301,7 @@ fn of_two_upgraders_one_is_told_instead_of_waiting_for_ever() {
 fn a_lone_reader_is_upgraded_at_once() {
     let record = shared(Record::default(), 1, 0).record;
     let applied = convert(record, 1, Mode::Exclusive, false);
-    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive };
+    let grant = Grant { fence: Fence::new(2).unwrap(), mode: Mode::Exclusive, took_over: false };
     assert_eq!(applied.outcome, Outcome::Granted(grant));
 }
 
@@ -412,6 +412,55 @@ fn an_overdue_holder_is_stolen_and_a_renewed_one_is_not() {
     // Whatever the thief says: between two renewals nobody is overdue.
     assert_eq!(take(record.clone(), thief(2, 0), 665).outcome, Outcome::Held);
     assert!(is_granted(&take(record, thief(2, 0), 666)));
+}
+
+#[test]
+fn a_holder_that_nobody_renews_is_not_overdue_before_its_end() {
+    let fixed = Acquire { fixed: true, ..request(1, Mode::Exclusive) };
+    let thief = Acquire {
+        steal: Steal::Overdue { after_ms: 0 },
+        queue: false,
+        ..request(2, Mode::Exclusive)
+    };
+    let record = take(Record::default(), fixed, 0).record;
+    assert_eq!(take(record.clone(), thief.clone(), TTL - 1).outcome, Outcome::Held);
+    let next = take(record.clone(), thief.clone(), TTL);
+    assert!(is_granted(&next) && next.record.loss_of(lease(1)) == Loss::Expired);
+    // Given away it is not renewed either, and again once it is taken over.
+    let rebind = |record, to| {
+        let rebind = Some(to);
+        run(record, Command::Renew { lease: lease(1), ttl_ms: TTL, rebind }, 0).record
+    };
+    let away = rebind(acquire(Record::default(), 1, 0).record, None);
+    assert_eq!(take(away.clone(), thief.clone(), TTL - 1).outcome, Outcome::Held);
+    let back = rebind(away, Some(SessionId::from_u128(1)));
+    assert!(is_granted(&take(back, thief, TTL - 1)));
+}
+
+#[test]
+fn a_grant_tells_whether_somebody_was_pushed_aside_for_it() {
+    let took_over = |applied: &Applied| match applied.outcome {
+        Outcome::Granted(grant) => grant.took_over,
+        _ => panic!("not granted: {:?}", applied.outcome),
+    };
+    let steal = |lease, steal| Acquire { steal, ..request(lease, Mode::Exclusive) };
+    let overdue = Steal::Overdue { after_ms: 700 };
+    let record = acquire(Record::default(), 1, 0).record;
+    let stolen = take(record.clone(), steal(2, overdue), 700);
+    assert!(took_over(&stolen));
+    // The reply may be lost: asked again, and renewed, it says the same.
+    let again = take(stolen.record, steal(2, overdue), 701);
+    assert!(took_over(&again) && took_over(&renew(again.record, 2, 702)));
+    assert!(took_over(&take(record.clone(), steal(2, Steal::Force), 1)));
+    // The holder left by itself: nobody was pushed aside.
+    assert!(!took_over(&take(record.clone(), steal(2, overdue), TTL)));
+    // Pushed aside, but for the one who was first in line.
+    let record = acquire(record, 3, 0).record;
+    let helped = take(record, steal(2, overdue), 700);
+    assert_eq!(helped.outcome, Outcome::Queued { ahead: 0 });
+    assert!(!took_over(&acquire(helped.record.clone(), 3, 700)));
+    let released = run(helped.record, Command::Release { lease: lease(3) }, 701).record;
+    assert!(!took_over(&renew(released, 2, 702)));
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(crate) fn request(lock: &str) -> Request {
         priority: 0,
         holder: Holder::new("tester", "here"),
         detached: false,
+        fixed: false,
         takeover: Takeover::No,
         resize: false,
     }

@@ -118,6 +118,8 @@ fn full_record(held: &Request, fence: Fence, most: usize) -> Record {
         ttl_ms,
         renewed_ms: now_ms,
         upgrading: false,
+        fixed: true,
+        took_over: false,
         holder: held.holder.clone(),
     };
     let wait = |ticket| Wait {
@@ -130,6 +132,7 @@ fn full_record(held: &Request, fence: Fence, most: usize) -> Record {
         arrived_ms: now_ms,
         priority: 0,
         ticket,
+        fixed: true,
         holder: held.holder.clone(),
     };
     let tickets = u64::try_from(most).unwrap();

@@ -135,6 +135,7 @@ cases! { $
     }
     steal {
         a_silent_holder_is_robbed_and_told
+        a_fixed_lease_is_not_robbed_before_its_end
         a_living_holder_is_not_robbed
         a_renewal_saves_from_being_robbed
         force_is_refused_unless_allowed
@@ -216,6 +217,7 @@ cases! { $
     shutdown {
         a_shutdown_gives_up_everything
         a_shutdown_reports_what_is_left
+        what_the_store_has_freed_is_not_reported
     }
     record {
         a_damaged_record_fails_closed

@@ -8,7 +8,7 @@ use sprag_core::{Loss, Released};
 use crate::fault::{Fault, FaultStore, Op};
 use crate::harness::Harness;
 use crate::support::{
-    LONG, PATIENCE, is_unused, spawn_acquire, timed, until_waiters, within,
+    LONG, PATIENCE, is_unused, let_time_pass, spawn_acquire, timed, until_waiters, within,
 };
 
 /// Guards are lost, waiters return, locks are free, and nothing more can be acquired.
@@ -48,4 +48,17 @@ pub async fn a_shutdown_reports_what_is_left(harness: &impl Harness) {
     assert_eq!(left.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["stuck"]);
     assert!(took >= limit && took < limit + PATIENCE, "{took:?}");
     assert!(!guard.is_valid(), "given up all the same");
+}
+
+/// A lock that could not be released is not reported any more once the store has freed it.
+pub async fn what_the_store_has_freed_is_not_reported(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    let (client, ttl) = (faults.client(), harness.ttl());
+    let guard = client.lock("stuck").ttl(ttl).acquire().await.unwrap();
+    faults.always(Op::Release, Fault::LoseRequest);
+    drop(guard);
+    // It tries for one TTL, and the store needs another at most.
+    let_time_pass(ttl * 3).await;
+    let left = within("shut down", client.shutdown(LONG)).await;
+    assert!(left.is_empty(), "{left:?} is long free");
 }

@@ -1,7 +1,7 @@
 //! Taking a lock from its holder, and breaking it.
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
-use sprag_core::store::{Attempt, Takeover};
+use sprag_core::store::{Attempt, Bind, Renewal, Renewed, Request, Takeover};
 use sprag_core::{Client, Fence, Holder, LockRequest, LockState, Loss, Released, Strategy};
 
 use crate::fault::{Fault, FaultStore, Op};
@@ -22,7 +22,8 @@ fn force(client: &Client) -> LockRequest {
 /// F60: a holder that gave no sign of life for so long is robbed by who asks for that, although
 /// its lease is good; it is told at its next renewal who did it, and frees nothing afterwards.
 pub async fn a_silent_holder_is_robbed_and_told(harness: &impl Harness) {
-    let (silent, thief) = (harness.client().await, thief(harness, "thief").await);
+    let faults = FaultStore::new(harness.store().await);
+    let (silent, thief) = (faults.client(), thief(harness, "thief").await);
     let ttl = harness.ttl() * 8;
     let steal = |client: &Client| {
         client.lock("report").strategy(Strategy::StealStale { after: ttl / 2 }).ttl(LONG)
@@ -30,14 +31,16 @@ pub async fn a_silent_holder_is_robbed_and_told(harness: &impl Harness) {
     if !able(&thief, |able| able.steal, steal).await {
         return;
     }
-    let mut old = silent.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
+    let mut old = silent.lock("report").ttl(ttl).acquire().await.unwrap();
+    faults.always(Op::Renew, Fault::LoseRequest);
     // Nobody is overdue before two of its renewals, one every third of its TTL, are missing.
     let early = steal(&thief).no_wait().acquire().await;
     assert!(early.unwrap_err().is_held());
     let_time_pass(ttl / 3 * 2).await;
     let new = within("stolen", steal(&thief).acquire()).await.unwrap();
     assert!(now() < old.valid_until(), "the machine is too slow for this case");
-    assert!(new.fence() > old.fence());
+    assert!(new.fence() > old.fence() && new.took_over() && !old.took_over());
+    faults.heal();
     let error = old.extend(LONG).await.unwrap_err();
     let stolen = Loss::Stolen { by: "thief".into(), forced: false };
     assert_eq!(error.loss(), Some(&stolen), "{error:?}");
@@ -45,6 +48,22 @@ pub async fn a_silent_holder_is_robbed_and_told(harness: &impl Harness) {
     assert_eq!(old.release().await.unwrap(), Released::AlreadyLost(stolen));
     assert!(new.is_valid());
     assert_eq!(look(thief.store(), "report").await.holders[0].lease, new.lease());
+}
+
+/// A holder that nobody renews cannot miss a renewal: silent or not, it is not robbed before its
+/// lease ends, and then nobody is pushed aside.
+pub async fn a_fixed_lease_is_not_robbed_before_its_end(harness: &impl Harness) {
+    let (fixed, thief) = (harness.client().await, thief(harness, "thief").await);
+    let ttl = harness.ttl() * 4;
+    let strategy = Strategy::StealStale { after: harness.ttl() };
+    let steal = |client: &Client| client.lock("report").strategy(strategy).ttl(LONG);
+    if !able(&thief, |able| able.steal, steal).await {
+        return;
+    }
+    let old = fixed.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
+    let new = within("the lease is over", steal(&thief).acquire()).await.unwrap();
+    assert!(!old.is_valid(), "robbed while it was good");
+    assert!(!new.took_over());
 }
 
 /// A holder that gives signs of life is not robbed: the thief waits like anybody else.
@@ -72,23 +91,25 @@ pub async fn a_renewal_saves_from_being_robbed(harness: &impl Harness) {
         return;
     }
     let (after, ttl) = (harness.ttl() * 2, harness.ttl() * 3);
-    let ask = || client.lock("report").ttl(ttl).no_renewal().acquire();
-    let mut guard = ask().await.unwrap();
     let mut thief = request("report");
     thief.takeover = Takeover::Overdue(after);
     // Once, if the machine is not so busy that the thief comes too late after the renewal.
     for _ in 0..5 {
+        let silent = Request { ttl, ..request("report") };
+        assert!(matches!(store.try_acquire(&silent).await.unwrap(), Attempt::Granted(_)));
         let_time_pass(after).await;
+        let (name, lease, bind) = (silent.name.clone(), silent.lease, Bind::Keep);
         let renewed = now();
-        let extended = guard.extend(ttl).await;
+        let answers = store.renew(&[Renewal { name, lease, ttl, bind }]).await.unwrap();
         let answer = store.try_acquire(&thief).await.unwrap();
-        if extended.is_ok() && now().since(renewed) < after {
+        if matches!(answers[0], Renewed::Held(_)) && now().since(renewed) < after {
             assert!(matches!(answer, Attempt::Held(_)), "robbed after a renewal: {answer:?}");
             return;
         }
-        store.release(&thief.name, thief.lease).await.unwrap();
+        for lease in [silent.lease, thief.lease] {
+            store.release(&thief.name, lease).await.unwrap();
+        }
         thief.lease = new_lease();
-        guard = within("again", ask()).await.unwrap();
     }
     panic!("the machine is too slow for this case");
 }

@@ -168,6 +168,7 @@ impl Observed {
                 queue: self.queue,
                 priority: 0,
                 holder: Holder::default(),
+                fixed: false,
                 steal: steal.map_or(Steal::No, |current| Steal::Seen {
                     version: if current { CURRENT } else { OUTDATED },
                 }),

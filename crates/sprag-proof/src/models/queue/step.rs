@@ -243,6 +243,7 @@ impl Queue {
                     queue: role.queue,
                     priority: role.priority,
                     holder: Holder::default(),
+                    fixed: false,
                     steal: Steal::No,
                     resize: false,
                     not_after_ms: None,

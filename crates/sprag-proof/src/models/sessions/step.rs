@@ -239,6 +239,7 @@ impl Sessions {
             queue: self.queue,
             priority: 0,
             holder: Holder::default(),
+            fixed: false,
             steal,
             resize: false,
             not_after_ms: None,
