@@ -266,6 +266,7 @@ mod tests {
                 queue: dice.roll(8) > 0,
                 priority: i8::try_from(dice.roll(3)).unwrap() - 1,
                 holder: Holder::default(),
+                fixed: false,
                 steal: match dice.roll(30) {
                     0 => Steal::Force,
                     1 => Steal::Overdue { after_ms: 30 },

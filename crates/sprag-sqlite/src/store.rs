@@ -281,7 +281,9 @@ impl Store for SqliteStore {
             && shared.is_intact()
         {
             shared.wakeups.unwatch(request.lease);
-            return Ok(Attempt::Granted(Grant { fence, mode: request.mode }));
+            // Who is handed the lock pushed nobody aside.
+            let grant = Grant { fence, mode: request.mode, took_over: false };
+            return Ok(Attempt::Granted(grant));
         }
         let command = || Command::acquire(request, shared.session.id);
         let (name, lease) = (&request.name, request.lease);
