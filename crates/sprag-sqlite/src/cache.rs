@@ -27,17 +27,35 @@ pub(crate) struct Cached {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Cache(RefCell<HashMap<String, Cached>>);
+pub(crate) struct Cache {
+    records: RefCell<HashMap<String, Cached>>,
+    /// The numbers of rows that were read.
+    ids: RefCell<HashMap<String, i64>>,
+}
 
 impl Cache {
+    /// The number that the row of a lock had.
+    pub(crate) fn id(&self, name: &LockName) -> Option<i64> {
+        self.ids.borrow().get(name.as_str()).copied()
+    }
+
+    /// Remembers the number of a row.
+    pub(crate) fn remember_id(&self, name: &LockName, id: i64) {
+        let mut ids = self.ids.borrow_mut();
+        if ids.len() >= MAX_RECORDS {
+            ids.clear();
+        }
+        ids.insert(name.as_str().to_owned(), id);
+    }
+
     /// The record, if it is worth trying to write without reading.
     pub(crate) fn likely_current(&self, name: &LockName) -> Option<Cached> {
-        self.0.borrow().get(name.as_str()).filter(|cached| cached.likely_current).cloned()
+        self.records.borrow().get(name.as_str()).filter(|cached| cached.likely_current).cloned()
     }
 
     /// The record with exactly this text, which need not be parsed again.
     pub(crate) fn with_text(&self, name: &str, text: &str) -> Option<Record> {
-        let mut records = self.0.borrow_mut();
+        let mut records = self.records.borrow_mut();
         let cached = records.get_mut(name).filter(|cached| cached.text == text)?;
         cached.likely_current = true;
         Some(cached.record.clone())
@@ -46,7 +64,7 @@ impl Cache {
     /// Remembers what was written. A transaction that fails later leaves a wrong memory, which
     /// the comparison finds out.
     pub(crate) fn remember(&self, name: &LockName, version: i64, text: String, record: Record) {
-        let mut records = self.0.borrow_mut();
+        let mut records = self.records.borrow_mut();
         let known = records.get(name.as_str());
         let likely_current = known.is_none_or(|cached| cached.likely_current);
         if text.len() > MAX_TEXT {
@@ -62,12 +80,12 @@ impl Cache {
 
     /// Forgets a record: it has a queue, which is not remembered.
     pub(crate) fn forget(&self, name: &LockName) {
-        self.0.borrow_mut().remove(name.as_str());
+        self.records.borrow_mut().remove(name.as_str());
     }
 
     /// Somebody else wrote it.
     pub(crate) fn mistrust(&self, name: &LockName) {
-        if let Some(cached) = self.0.borrow_mut().get_mut(name.as_str()) {
+        if let Some(cached) = self.records.borrow_mut().get_mut(name.as_str()) {
             cached.likely_current = false;
         }
     }

@@ -23,7 +23,9 @@ const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
 pub(crate) const HIGH_WATER: &str = "fence";
 
 /// A record is kept without its queue, whose waiters are rows of their own in the order in which
-/// they will be granted: a hand-over reads the first few of them, however many there are.
+/// they will be granted: a hand-over reads the first few of them, however many there are. A waiter
+/// is found by its place, which its process remembers; an index by lease would be one more page to
+/// write with each hand-over.
 ///
 /// Names are in an index of their own: a table sorted by name keeps only a quarter of a page per
 /// row in place, and a record with a few holders would be written to two pages each time.
@@ -46,7 +48,6 @@ const SCHEMA: &str = "
         waiter TEXT NOT NULL,
         PRIMARY KEY (lock, place, ticket)
     ) WITHOUT ROWID;
-    CREATE UNIQUE INDEX waiter_by_lease ON waiter (lock, lease);
     CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value NOT NULL) WITHOUT ROWID;";
 
 /// What a database file turned out to be.
@@ -87,6 +88,8 @@ impl Database {
         connection.busy_timeout(SQLITE_PATIENCE)?;
         // Closing neither costs an fsync nor changes a file that is not ours.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Otherwise statements with a bound LIMIT are compiled anew each time.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // A commit is in the page cache and survives the process. A power cut may undo it, but
         // it ends every holder too, and the fences have a time floor.
         connection.pragma_update(None, "synchronous", "NORMAL")?;

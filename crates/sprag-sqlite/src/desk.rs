@@ -12,8 +12,8 @@ use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
 use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
-use crate::place::Place;
-use crate::queue::{Reach, Standing};
+use crate::place;
+use crate::queue::{Asker, Place, Reach, Standing};
 use crate::rows::{Loaded, Transaction, is_conflict};
 use crate::session::Session;
 use crate::wake::Wakeups;
@@ -31,7 +31,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn open(place: &Place) -> Result<Self> {
+    pub(crate) fn open(place: &place::Place) -> Result<Self> {
         Ok(Self {
             database: Database::connect(&place.database)?,
             gate: Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?,
@@ -42,6 +42,13 @@ impl Desk {
 /// Commands that are applied in one transaction, in order.
 #[derive(Debug)]
 pub(crate) struct Work(pub(crate) Vec<(LockName, Command)>);
+
+impl Work {
+    /// Whether somebody only wants a lock, and nobody waits for what this would change.
+    pub(crate) fn is_wish(&self) -> bool {
+        self.0.iter().all(|(_, command)| matches!(command, Command::Acquire(_)))
+    }
+}
 
 /// What became of each command. Only a damaged record is an error of its own.
 pub(crate) type Answers = Vec<Result<Answer>>;
@@ -55,12 +62,14 @@ pub(crate) struct Answer {
     pub(crate) unread: usize,
     /// The sessions right before the one that asks, if it waits; the nearest first.
     pub(crate) before: Vec<SessionId>,
+    /// Where the one that asks waits.
+    pub(crate) place: Option<Place>,
 }
 
 /// What the threads of one store handle share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) place: Place,
+    pub(crate) place: place::Place,
     pub(crate) session: Arc<Session>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Wakeups,
@@ -148,12 +157,13 @@ impl Shared {
     fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
         if let Some(applied) = self.attempt_from_memory(database, work)? {
             self.writes.fetch_add(1, Ordering::Relaxed);
-            return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new() })]);
+            return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new(), place: None })]);
         }
         let transaction = database.begin()?;
         let mut answers = Answers::with_capacity(work.0.len());
         for (name, command) in &work.0 {
-            match self.with_context(|context| decide(&transaction, name, command, context)) {
+            let place = lease_of(command).and_then(|lease| self.wakeups.place_of(lease));
+            match self.with_context(|context| decide(&transaction, name, command, place, context)) {
                 // One damaged record must not cost the other locks their renewal.
                 Err(error) if error.is_corrupt() => answers.push(Err(error.on(name))),
                 Err(error) => return Err(error),
@@ -187,9 +197,11 @@ pub(crate) fn decide(
     transaction: &Transaction<'_>,
     name: &LockName,
     command: &Command,
+    place: Option<Place>,
     context: &Context<'_>,
 ) -> Result<Answer> {
-    let mut loaded = transaction.load(name, Reach::Near(lease_of(command)))?;
+    let asker = lease_of(command).map(|lease| Asker { lease, place });
+    let mut loaded = transaction.load(name, Reach::Near(asker))?;
     if !loaded.window.suffices(command, &loaded.record, context.now_ms) {
         loaded = transaction.load(name, Reach::All)?;
     }
@@ -202,16 +214,17 @@ pub(crate) fn decide(
         transaction.save(name, loaded.row, &loaded.window, &applied.record)?;
     }
     let unread = loaded.window.unread;
-    let mut before = Vec::new();
+    let (mut before, mut place) = (Vec::new(), None);
     if let (Command::Acquire(acquire), Outcome::Queued { ahead }) = (command, &mut applied.outcome)
     {
-        let standing = match loaded.row {
-            Some(row) if unread > 0 => transaction.standing(row.id, acquire.lease)?,
+        place = applied.record.waiters.iter().find(|w| w.lease == acquire.lease).map(Place::from);
+        let standing = match (loaded.row, place) {
+            (Some(row), Some(place)) if unread > 0 => transaction.standing(row.id, place)?,
             _ => Standing::within(&applied.record, *ahead),
         };
         (*ahead, before) = (standing.ahead, standing.before);
     }
-    Ok(Answer { applied, unread, before })
+    Ok(Answer { applied, unread, before, place })
 }
 
 fn apply_within(
@@ -251,6 +264,7 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
             },
             unread: 0,
             before: Vec::new(),
+            place: None,
         })),
         _ => Err(gone(path, loss)),
     };
@@ -258,7 +272,7 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
 }
 
 /// The lease that asks, which gets its answer directly.
-fn lease_of(command: &Command) -> Option<LeaseId> {
+pub(crate) fn lease_of(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Acquire(acquire) => Some(acquire.lease),
         Command::Renew { lease, .. }

@@ -4,6 +4,11 @@
 //! SQLite's busy handler, which lets single commits wait for seconds. It is not what makes a
 //! write safe; that is the transaction behind it. If somebody deletes the gate file, two
 //! processes may be inside at once and one of them starts its transaction again.
+//!
+//! In front of the gate is the lobby, a second file of the same kind, for those who want a lock.
+//! One of them at a time stands at the gate, so that who gives a lock back waits for one request
+//! and not for a crowd. It is good manners, too: who finds the lobby taken for long and the gate
+//! free goes around it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -19,6 +19,7 @@ pub(crate) struct Place {
     pub(crate) database: PathBuf,
     pub(crate) log: PathBuf,
     pub(crate) gate: PathBuf,
+    pub(crate) lobby: PathBuf,
     pub(crate) sessions: PathBuf,
     /// Device and inode of the database.
     identity: (u64, u64),
@@ -66,6 +67,7 @@ impl Place {
         Ok(Self {
             log: beside("-wal"),
             gate: beside(".gate"),
+            lobby: beside(".lobby"),
             sessions: beside(".sessions"),
             identity: (found.dev(), found.ino()),
             database,

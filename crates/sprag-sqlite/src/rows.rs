@@ -53,13 +53,33 @@ impl Database {
     ///
     /// Corrupt if it cannot be understood; the caller may go on with other records.
     pub(crate) fn load(&self, name: &LockName, reach: Reach) -> Result<Loaded> {
-        let query = "SELECT id, version, waiting, due, record FROM lock WHERE name = ?1";
-        let mut statement = self.prepared(query)?;
-        let mut rows = statement.query([name.as_str()]).map_err(|e| self.error(e))?;
-        match rows.next().map_err(|e| self.error(e))? {
-            Some(row) => self.read(name.as_str(), row, reach),
-            None => Ok(Loaded::default()),
+        if let Some(id) = self.cache.id(name) {
+            // Spares the index of names, unless the record was cleaned up meanwhile.
+            let query = "SELECT id, version, waiting, due, record FROM lock \
+                         WHERE id = ?1 AND name = ?2";
+            if let Some(loaded) = self.load_by(name, query, params![id, name.as_str()], reach)? {
+                return Ok(loaded);
+            }
         }
+        let query = "SELECT id, version, waiting, due, record FROM lock WHERE name = ?1";
+        let loaded = self.load_by(name, query, [name.as_str()], reach)?.unwrap_or_default();
+        if let Some(row) = loaded.row {
+            self.cache.remember_id(name, row.id);
+        }
+        Ok(loaded)
+    }
+
+    fn load_by(
+        &self,
+        name: &LockName,
+        query: &str,
+        values: impl rusqlite::Params,
+        reach: Reach,
+    ) -> Result<Option<Loaded>> {
+        let mut statement = self.prepared(query)?;
+        let mut rows = statement.query(values).map_err(|e| self.error(e))?;
+        let row = rows.next().map_err(|e| self.error(e))?;
+        row.map(|row| self.read(name.as_str(), row, reach)).transpose()
     }
 
     /// Reads the records of locks in use, by name, until `visit` says stop.
@@ -112,7 +132,7 @@ impl Database {
             due_ms: u64::try_from(number(3)?).unwrap_or(0),
         };
         let reach = match reach {
-            Reach::Near(Some(lease)) if record.holders.iter().any(|h| h.lease == lease) => {
+            Reach::Near(Some(asker)) if record.holders.iter().any(|h| h.lease == asker.lease) => {
                 Reach::Near(None)
             }
             reach => reach,

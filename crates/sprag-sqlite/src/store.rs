@@ -82,7 +82,10 @@ struct Inner {
     inline: Mutex<Desk>,
     /// For looking, which needs no gate and works while it is stuck.
     reader: Mutex<Option<Database>>,
+    /// For what others wait for.
     worker: Worker,
+    /// For wishes.
+    patient: Worker,
 }
 
 impl SqliteStore {
@@ -107,6 +110,7 @@ impl SqliteStore {
             inner: Arc::new(Inner {
                 capability: Self::ability(),
                 worker: Worker::new(Arc::clone(&shared)),
+                patient: Worker::patient(Arc::clone(&shared)),
                 shared,
                 inline: Mutex::new(desk),
                 reader: Mutex::default(),
@@ -149,6 +153,7 @@ impl SqliteStore {
         inner.check_process()?;
         let result = match inner.try_inline(&work) {
             Some(result) => result,
+            None if work.is_wish() => inner.patient.submit(work).await,
             None => inner.worker.submit(work).await,
         };
         inner.shared.tidy_if_due();
@@ -229,7 +234,9 @@ impl Inner {
 
     /// Does small work on the caller's thread, if nobody else is inside the gate or waits for it.
     fn try_inline(&self, work: &Work) -> Option<Result<Answers>> {
-        let wanted = !self.worker.is_idle() || self.shared.gate_wanted.load(Ordering::Acquire);
+        let wanted = !self.worker.is_idle()
+            || (work.is_wish() && !self.patient.is_idle())
+            || self.shared.gate_wanted.load(Ordering::Acquire);
         if work.0.len() > INLINE || wanted {
             return None;
         }
@@ -257,6 +264,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if std::process::id() == self.shared.session.process {
             self.worker.stop();
+            self.patient.stop();
             self.shared.wakeups.stop();
             // From here on everything this session held is free; who waits for it is told by
             // the kernel. Threads that end later find nothing to do.
@@ -287,15 +295,15 @@ impl Store for SqliteStore {
         }
         let command = || Command::acquire(request, shared.session.id);
         let (name, lease) = (&request.name, request.lease);
-        let Answer { applied, unread, .. } =
+        let Answer { applied, unread, place, .. } =
             self.run_waiting(Operation::Acquire, name, lease, command).await?;
         let record = applied.record;
         let mut attempt = shared
             .with_context(|context| applied.outcome.into_attempt(&record, request, context))
             .map_err(|error| error.at(STORE))?;
-        match &mut attempt {
-            Attempt::Held(contention) => contention.ahead += unread,
-            Attempt::Queued(_) => shared.wakeups.await_grant(lease),
+        match (&mut attempt, place) {
+            (Attempt::Held(contention), _) => contention.ahead += unread,
+            (Attempt::Queued(_), Some(place)) => shared.wakeups.await_grant(lease, place),
             _ => {}
         }
         Ok(attempt)

@@ -27,6 +27,7 @@ use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Event, EventKind, Record};
 use sprag_core::{Fence, LeaseId, SessionId};
 
+use crate::queue::Place;
 use crate::session::Session;
 use crate::watch::Watches;
 
@@ -47,8 +48,8 @@ pub(crate) struct Wakeups {
 #[derive(Debug)]
 struct Hub {
     mailboxes: Mailboxes,
-    /// The leases that wait in the queue, and the fences of those that were granted since.
-    awaited: Mutex<HashMap<LeaseId, Option<Fence>>>,
+    /// The leases that wait in a queue.
+    awaited: Mutex<HashMap<LeaseId, Awaited>>,
     watches: Watches,
     session: Arc<Session>,
     /// Keeps the folder reachable by a short path.
@@ -56,6 +57,15 @@ struct Hub {
     sender: UnixDatagram,
     receiver: Mutex<Option<Arc<UnixDatagram>>>,
     stopped: AtomicBool,
+}
+
+/// What is known about a lease that waits in a queue.
+#[derive(Debug)]
+struct Awaited {
+    /// Where it waits.
+    place: Place,
+    /// The fence with which it was granted since.
+    granted: Option<Fence>,
 }
 
 impl Wakeups {
@@ -117,14 +127,19 @@ impl Wakeups {
     }
 
     /// From now on a grant to `lease`, which waits in the queue, is kept for it.
-    pub(crate) fn await_grant(&self, lease: LeaseId) {
-        self.hub.awaited().entry(lease).or_default();
+    pub(crate) fn await_grant(&self, lease: LeaseId, place: Place) {
+        self.hub.awaited().entry(lease).or_insert(Awaited { place, granted: None });
+    }
+
+    /// Where `lease` waits.
+    pub(crate) fn place_of(&self, lease: LeaseId) -> Option<Place> {
+        self.hub.awaited().get(&lease).map(|awaited| awaited.place)
     }
 
     /// The fence with which `lease` was granted since it waits, if that was told.
     pub(crate) fn take_grant(&self, lease: LeaseId) -> Option<Fence> {
         let mut awaited = self.hub.awaited();
-        let fence = (*awaited.get(&lease)?)?;
+        let fence = awaited.get(&lease)?.granted?;
         awaited.remove(&lease);
         Some(fence)
     }
@@ -165,7 +180,7 @@ impl Hub {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Option<Fence>>> {
+    fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Awaited>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,7 +189,7 @@ impl Hub {
         if let Some(fence) = grant
             && let Some(awaited) = self.awaited().get_mut(&lease)
         {
-            *awaited = Some(fence);
+            awaited.granted = Some(fence);
         }
         self.mailboxes.notify(lease);
     }

@@ -1,6 +1,7 @@
 //! [`Worker`]: requests that found the gate taken wait for it here, off the caller's thread.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +9,10 @@ use std::time::Duration;
 use sprag_core::{ErrorKind, Result};
 use tokio::sync::oneshot;
 
+use crate::database::Database;
 use crate::desk::{Answers, Desk, Shared, Work};
 use crate::error::{busy, error, from_io};
+use crate::gate::{Gate, Inside};
 
 /// How many jobs are done before other processes get the gate.
 const BATCH: usize = 64;
@@ -23,6 +26,8 @@ const TICKS: u64 = 8;
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
+    /// Whether it goes through the lobby.
+    patient: bool,
 }
 
 #[derive(Debug)]
@@ -55,8 +60,14 @@ struct State {
 }
 
 impl Worker {
+    /// A worker for what others wait for.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, queue: Arc::default() }
+        Self { shared, queue: Arc::default(), patient: false }
+    }
+
+    /// A worker for wishes.
+    pub(crate) fn patient(shared: Arc<Shared>) -> Self {
+        Self { shared, queue: Arc::default(), patient: true }
     }
 
     /// Whether nobody waits here. Who finds the gate free still stands behind those who wait, or
@@ -98,7 +109,10 @@ impl Worker {
     }
 
     fn start(&self) -> Result<()> {
-        let mut desk = Desk::open(&self.shared.place)?;
+        let place = &self.shared.place;
+        let mut desk = Desk::open(place)?;
+        let lobby = || Gate::open(&place.lobby).map_err(|e| from_io("open", &place.lobby, e));
+        let lobby = self.patient.then(lobby).transpose()?;
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
             spawned
@@ -106,9 +120,11 @@ impl Worker {
                 .map_err(|e| from_io("start a thread for", &self.shared.place.database, e))
         };
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
-        spawn("sprag-sqlite", Box::new(move || while queue.serve(&shared, &mut desk) {}))?;
+        let may_go_around = lobby.is_some();
+        let serve = move || while queue.serve(&shared, &mut desk, lobby.as_ref()) {};
+        spawn("sprag-sqlite", Box::new(serve))?;
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
-        spawn("sprag-timer", Box::new(move || while queue.time(&shared) {}))
+        spawn("sprag-timer", Box::new(move || while queue.time(&shared, may_go_around) {}))
     }
 
     /// Tells the threads to end, without waiting: one may be stuck at the gate for long.
@@ -131,7 +147,7 @@ impl Queue {
     }
 
     /// One turn of the worker: wait for jobs, wait for the gate, do the jobs.
-    fn serve(&self, shared: &Shared, desk: &mut Desk) -> bool {
+    fn serve(&self, shared: &Shared, desk: &mut Desk, lobby: Option<&Gate>) -> bool {
         let mut state = self.lock();
         while state.jobs.is_empty() && !state.stopped {
             state = Self::wait(&self.filled, state);
@@ -140,7 +156,15 @@ impl Queue {
             return false;
         }
         drop(state);
+        // Without a lobby it works as well, only not as smoothly.
+        let _called = lobby.map(Gate::enter);
         let entered = desk.gate.enter();
+        self.work(shared, &desk.database, entered);
+        true
+    }
+
+    /// Does the jobs that are still there.
+    fn work(&self, shared: &Shared, database: &Database, entered: io::Result<Inside<'_>>) {
         // Only what is still in the queue now is done. The timer takes out what waited too long,
         // under the same mutex: a job is either answered as busy or done, never both.
         let mut state = self.lock();
@@ -155,9 +179,9 @@ impl Queue {
                 continue;
             }
             let result = match &entered {
-                Ok(_) => shared.perform(&desk.database, &job.work),
+                Ok(_) => shared.perform(database, &job.work),
                 Err(error) => {
-                    let error = std::io::Error::new(error.kind(), error.to_string());
+                    let error = io::Error::new(error.kind(), error.to_string());
                     Err(from_io("lock", &shared.place.gate, error))
                 }
             };
@@ -173,12 +197,23 @@ impl Queue {
             // The caller may have gone meanwhile; then it releases by its lease id.
             drop(job.reply.send(result));
         }
-        true
+    }
+
+    /// Does the jobs without the worker, which stands in the lobby behind a process that was
+    /// stopped there, if the gate is free.
+    fn go_around(&self, shared: &Shared) -> Result<()> {
+        let desk = Desk::open(&shared.place)?;
+        match desk.gate.try_enter() {
+            Ok(None) => {}
+            Ok(Some(inside)) => self.work(shared, &desk.database, Ok(inside)),
+            Err(error) => return Err(from_io("lock", &shared.place.gate, error)),
+        }
+        Ok(())
     }
 
     /// One turn of the timer: sleep while there is nothing to time, else let a tick pass and
     /// answer those who waited for all their ticks. It sleeps on through most short waits.
-    fn time(&self, shared: &Shared) -> bool {
+    fn time(&self, shared: &Shared, may_go_around: bool) -> bool {
         let mut state = self.lock();
         while state.jobs.is_empty() && !state.stopped {
             state.ticking = false;
@@ -202,6 +237,14 @@ impl Queue {
         {
             self.unanswered.fetch_sub(1, Ordering::AcqRel);
             drop(job.reply.send(Err(busy(&shared.place.database))));
+        }
+        let late = state.jobs.front().is_some_and(|job| now - job.tick > 1);
+        drop(state);
+        if may_go_around
+            && late
+            && let Err(error) = self.go_around(shared)
+        {
+            tracing::debug!(%error, "could not go around the lobby");
         }
         true
     }

@@ -461,6 +461,10 @@ impl Step<'_> {
                 }
                 continue;
             }
+            if self.record.holders.iter().any(|hold| hold.mode == Mode::Exclusive) {
+                // Nobody can be granted, so nobody need be asked whether it is alive.
+                return;
+            }
             let Some(head) = self.next_in_line() else {
                 return;
             };
