@@ -1,0 +1,83 @@
+use super::support::Home;
+
+#[test]
+fn bad_input_is_named_with_its_place_and_what_was_meant() {
+    let home = Home::new();
+    home.write("work/bad.toml", "store = \"sqlite:\"\nwiat = 3\n");
+    let long = "x".repeat(256);
+    let table: &[(&[&str], i32, &[&str])] = &[
+        (&["shwo", "x"], 64, &["'shwo'", "'show'"]),
+        (&["ls", "--jsno"], 64, &["'--jsno'", "'--json'"]),
+        (&["acquire", "--tll", "3", "x"], 64, &["'--tll'", "'--ttl'", "sprag help acquire"]),
+        (&["acquire", "x", "--ttl", "5 minutes"], 64, &["\"5 minutes\" is no duration", "--ttl"]),
+        (&["acquire", "x", "--ttl", "1ms"], 64, &["1ms", "between"]),
+        (&["acquire", "x", "--wait", "-1"], 64, &["-1"]),
+        (&["acquire", "x", "--priority", "9"], 64, &["9", "--priority"]),
+        (&["acquire", "x", "--slots", "0"], 64, &["0", "--slots"]),
+        (&["acquire", "-n", "-w", "3", "x"], 64, &["--nonblock", "--wait"]),
+        (&["acquire", ""], 64, &["the lock name is empty"]),
+        (&["acquire", "a\nb"], 64, &["control character"]),
+        (&["acquire", &long], 64, &["256 bytes"]),
+        (&["acquire", "a,b"], 64, &["no comma"]),
+        (&["break", "x", "--token", "x", "-m", "y"], 64, &["whole number", "--token"]),
+        (&["break", "x", "-m", "y"], 64, &["--token"]),
+        (&["break", "x", "--token", "1"], 64, &["--reason"]),
+        (&["ls", "-o", "nmae"], 64, &["'nmae'", "'name'"]),
+        (&["doctor", "--rounds", "0"], 64, &["0", "--rounds"]),
+        (&["explain", "SP01"], 64, &["\"SP01\"", "\"SP001\""]),
+        (&["explain", "exit-code"], 64, &["\"exit-codes\""]),
+        (&["man", "rum"], 64, &["\"run\""]),
+        (&["ls", "-S", "mysql://db/x"], 78, &["mysql://db/x", "supports: memory sqlite"]),
+        (&["ls", "-S", "sqlite://x.db"], 78, &["sqlite:locks.db", "sqlite:///"]),
+        (&["ls", "-S", "sqlite:x.db?mode=ro"], 78, &["unknown parameter", "busy_timeout_ms"]),
+        (&["ls", "-S", "locks.db"], 78, &["--store names no store", "sqlite:./locks.db"]),
+        (&["ls", "--config", "bad.toml"], 78, &["bad.toml:2", "`wiat`", "`wait`"]),
+        (&["ls", "--config", "none.toml"], 78, &["none.toml", "No such file"]),
+        (&["ls", "--color", "blue"], 64, &["blue", "always"]),
+    ];
+    for (args, code, parts) in table {
+        let answer = home.sprag(args);
+        assert_eq!(answer.code, *code, "{args:?}: {answer:?}");
+        assert!(answer.err.starts_with("error[SP0"), "{args:?}: {answer:?}");
+        for part in *parts {
+            assert!(answer.err.contains(part), "{args:?}: no {part} in {}", answer.err);
+        }
+        assert_eq!(answer.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn bad_variables_are_named() {
+    let home = Home::new();
+    for (name, value, part) in [
+        ("SPRAG_WAIT", "soon", "SPRAG_WAIT: \"soon\" is no duration"),
+        ("SPRAG_TTL", "1x", "SPRAG_TTL: \"1x\""),
+        ("SPRAG_COLOR", "blue", "SPRAG_COLOR: \"blue\" is not auto, always or never"),
+        ("SPRAG_STORE", "${NOBODY}", "SPRAG_STORE: the variable NOBODY is not set"),
+        ("SPRAG_STORE", "prod", "SPRAG_STORE names no store"),
+        ("SPRAG_CONFIG", "none.toml", "none.toml: cannot read it"),
+    ] {
+        let said = home.sprag_with(&[(name, value)], &["ls"]).exits(78).err;
+        assert!(said.contains(part), "{said}");
+    }
+    // Set but empty is as if it were not set.
+    home.sprag_with(&[("SPRAG_WAIT", ""), ("SPRAG_STORE", "")], &["ls"]).ok();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let home = Home::new();
+    let mut child = home.start(&["man", "run"]);
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_state_directory_may_be_removed_between_commands() {
+    let home = Home::new();
+    let before = home.acquire("x");
+    std::fs::remove_dir_all(home.path(".local")).unwrap();
+    let after = home.sprag(&["acquire", "-n", "x", "--json"]).ok().json();
+    // Whoever deletes the store frees its locks, but tokens still only grow.
+    assert!(after["token"].as_u64() > before["token"].as_u64());
+}

@@ -1,0 +1,97 @@
+use super::support::Home;
+
+#[test]
+fn a_lease_goes_from_step_to_step_through_the_environment() {
+    let home = Home::new();
+    let script = "set -e
+        eval \"$(sprag acquire deploy --ttl 30m --export)\"
+        sprag check
+        sprag renew --ttl 40m
+        sprag release
+        ! sprag check";
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_sprag")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut shell = std::process::Command::new("sh");
+    home.dress(&mut shell);
+    let output = shell.env("PATH", path).args(["-c", script]).output().unwrap();
+    let said = home.mask(&String::from_utf8(output.stdout).unwrap());
+    assert!(output.status.success(), "{said}");
+    assert_eq!(
+        said,
+        "held deploy token TOKEN, safe for SPAN\n\
+         renewed \"deploy\" (token TOKEN) until TIME\n\
+         released \"deploy\" (token TOKEN) after SPAN\n\
+         not held: deploy, the last token is TOKEN\n"
+    );
+}
+
+#[test]
+fn a_lease_outlives_the_process_that_took_it_and_ends_with_its_ttl() {
+    let home = Home::new();
+    let taken = home.sprag(&["acquire", "step", "--ttl", "300ms", "--json"]).ok().json();
+    home.sprag(&["acquire", "-n", "step"]).exits(75);
+    // It waits exactly until the lease is over.
+    let next = home.sprag(&["acquire", "-w", "10s", "step", "--json"]).ok().json();
+    assert!(next["token"].as_u64() > taken["token"].as_u64());
+    let lease = taken["lease"].as_str().unwrap();
+    let said = home.sprag(&["release", "step", "--lease", lease, "--json"]).exits(77).error();
+    assert_eq!((said["code"].as_str(), &said["changed"]), (Some("not_holder"), &false.into()));
+    assert_eq!(said["token"], next["token"]);
+}
+
+#[test]
+fn renewing_without_a_ttl_keeps_the_length() {
+    let home = Home::new();
+    let taken = home.sprag(&["acquire", "x", "--ttl", "7m", "--json"]).ok().json();
+    let lease = taken["lease"].as_str().unwrap();
+    let renewed = home.sprag(&["renew", "x", "--lease", lease, "--json"]).ok().json();
+    assert_eq!((&renewed["ttl_ms"], &renewed["token"]), (&420_000.into(), &taken["token"]));
+}
+
+#[test]
+fn shared_locks_and_slots_are_counted() {
+    let home = Home::new();
+    for _ in 0..2 {
+        home.sprag(&["acquire", "-n", "-s", "config"]).ok();
+        home.sprag(&["acquire", "-n", "--slots", "2", "gpu"]).ok();
+    }
+    home.sprag(&["acquire", "-n", "config"]).exits(75);
+    home.sprag(&["acquire", "-n", "--slots", "2", "gpu"]).exits(75);
+    let list = home.sprag(&["ls", "-o", "name,mode,holder"]).ok().out;
+    assert_eq!(
+        home.mask(&list),
+        "  NAME    MODE    HOLDER\n\
+         * config  shared  (2 holders)\n\
+         * gpu     2/2     (2 holders)\n\
+         2 locks, 0 waiters      (* = yours)\n"
+    );
+}
+
+#[test]
+fn force_takes_the_lock_and_the_old_lease_is_over() {
+    let home = Home::new();
+    let old = home.acquire("x");
+    let new = home.sprag(&["acquire", "--force", "x", "--json"]).ok().json();
+    assert!(new["token"].as_u64() > old["token"].as_u64());
+    let lease = old["lease"].as_str().unwrap();
+    home.sprag(&["check", "x", "--lease", lease]).exits(1);
+    home.sprag(&["renew", "x", "--lease", lease]).exits(77);
+}
+
+#[test]
+fn check_asks_the_wrapper_for_one_lock_or_all() {
+    let home = Home::new();
+    let sprag = env!("CARGO_BIN_EXE_sprag");
+    let script = format!("'{sprag}' check && '{sprag}' check b && '{sprag}' check c; echo $?");
+    // The store's directory is out of reach: only the wrapper can answer.
+    let script = format!("chmod 0 \"$HOME/.local\"; {script}; chmod 700 \"$HOME/.local\"");
+    let answer = home.sprag(&["run", "a,b", "--", "sh", "-c", &script]).ok();
+    assert_eq!(
+        home.mask(&answer.out),
+        "held a token TOKEN, safe for SPAN\n\
+         held b token TOKEN, safe for SPAN\n\
+         held b token TOKEN, safe for SPAN\n\
+         77\n"
+    );
+    assert!(answer.err.contains("does not hold \"c\""), "{answer:?}");
+}

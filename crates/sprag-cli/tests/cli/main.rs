@@ -1,0 +1,17 @@
+//! The commands of `sprag`, as real processes in a home of their own.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod breaking;
+mod completions;
+mod config;
+mod demo;
+mod docs;
+mod exits;
+mod json;
+mod leases;
+mod secrets;
+mod support;
+mod texts;
+mod watching;

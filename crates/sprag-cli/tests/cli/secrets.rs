@@ -1,0 +1,71 @@
+use super::support::Home;
+
+const URLS: [&str; 4] = [
+    "redis://me:hunter2@db:6379/1",
+    "mysql://db/locks?password=hunter2",
+    "sqlite:locks.db?password=hunter2",
+    "hunter2",
+];
+
+#[test]
+fn secrets_in_urls_are_never_printed() {
+    let home = Home::new();
+    let commands: &[&[&str]] = &[
+        &["ls"],
+        &["show", "x"],
+        &["why"],
+        &["acquire", "x"],
+        &["run", "x", "--", "true"],
+        &["doctor"],
+        &["demo"],
+        &["config", "--show-origin"],
+        &["log"],
+        &["stores"],
+        &["ls", "--bogus"],
+    ];
+    let mut looked = 0;
+    for url in URLS {
+        let file = format!("store = \"{url}\"\n[stores.prod]\nurl = \"{url}\"\n");
+        let file = home.write("secret.toml", &file);
+        let file = file.to_str().unwrap();
+        for args in commands {
+            for extra in [&["-v"][..], &["--json"]] {
+                let args = [*args, extra].concat();
+                let (before, after) = args.split_at(1);
+                let answers = [
+                    home.sprag(&[before, &["-S", url], after].concat()),
+                    home.sprag_with(&[("SPRAG_STORE", url)], &args),
+                    home.sprag(&[before, &["--config", file], after].concat()),
+                ];
+                for answer in answers {
+                    let said = format!("{}{}", answer.out, answer.err);
+                    assert!(!said.contains("hunter2"), "{url} {args:?}: {said}");
+                    looked += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(looked, 4 * 11 * 2 * 3);
+}
+
+#[test]
+fn a_broken_file_is_not_quoted() {
+    let home = Home::new();
+    for text in ["store = \"redis://me:hunter2@db", "password = \"hunter2\"\n", "hunter2 = 1\n[x"] {
+        home.write("work/sprag.toml", text);
+        let said = home.sprag(&["ls"]).exits(78).err;
+        assert!(said.contains("sprag.toml:"), "{said}");
+        // The name of a key may be said; what stands behind it may not.
+        assert!(!said.contains("\"hunter2") && !said.contains(":hunter2"), "{said}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_mistyped_is_not_repeated() {
+    let home = Home::new();
+    let said = home.sprag(&["release", "x", "--lease", "0123456789abcdef0123456789abcde"]).err;
+    assert!(said.contains("32 hexadecimal digits"), "{said}");
+    let env = [("SPRAG_LEASE", "0123456789abcdef-secret")];
+    let said = home.sprag_with(&env, &["release", "x"]).exits(64).err;
+    assert!(said.contains("SPRAG_LEASE: ") && !said.contains("-secret"), "{said}");
+}
