@@ -5,6 +5,7 @@
 //! process believed and when, and checks afterwards that it was true. [`process`] has processes
 //! that can be killed, and [`torture`] does so all the time.
 
+pub mod bent_clock;
 pub mod cases;
 pub mod fault;
 pub mod harness;

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sprag::SqliteStore;
-use sprag_core::LockName;
+use sprag::{SqliteConfig, SqliteStore};
 use sprag_core::record::Record;
+use sprag_core::{Client, LockName};
+use sprag_testkit::bent_clock::BentClock;
 use sprag_testkit::harness::{Harness, Session};
+use sprag_testkit::support::{LONG, let_time_pass, within};
 
 struct Sqlite(tempfile::TempDir);
 
@@ -48,3 +50,36 @@ impl Harness for Sqlite {
 }
 
 sprag_testkit::conformance!(Sqlite);
+
+/// FAULTS 23, on the machine of the store: its time of day is the floor of new fences, and nothing
+/// else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_time_of_day_jumps_keeps_leases_and_fences() {
+    let place = Sqlite::fresh().await;
+    let clock = Arc::new(BentClock::default());
+    let config = SqliteConfig::new(place.path()).clock(Arc::clone(&clock) as _);
+    let store = Arc::new(SqliteStore::with_config(config).unwrap());
+    let (holder, other) = (Client::new(Arc::clone(&store) as _), Client::new(store));
+    let ttl = place.ttl() * 2;
+    let guard = holder.lock("report").ttl(ttl).acquire().await.unwrap();
+    let mut fence = guard.fence();
+    for hours in [1, -1, 24, -24] {
+        clock.set(hours);
+        let_time_pass(ttl / 2).await;
+        assert!(guard.is_valid(), "ended early");
+        assert!(other.lock("report").try_acquire().await.unwrap().is_none());
+    }
+    guard.release().await.unwrap();
+    for hours in [0, 1, -1, 24, -24] {
+        clock.set(hours);
+        let next = other.lock("report").ttl(LONG).acquire().await.unwrap();
+        assert!(next.fence() > fence, "{} after {fence}", next.fence());
+        fence = next.fence();
+        next.release().await.unwrap();
+    }
+    // And no lease lasts longer.
+    let fixed = holder.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
+    clock.set(-1);
+    drop(within("its lease is over", other.lock("report").acquire()).await.unwrap());
+    assert!(!fixed.is_valid());
+}

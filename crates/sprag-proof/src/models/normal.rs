@@ -23,7 +23,8 @@ pub fn renumber(record: &mut Record, mut is_asked_for: impl FnMut(LeaseId) -> bo
         wait.ticket = record.tickets;
         record.tickets += 1;
     }
-    // Nothing depends on the order of holders.
+    // Nothing depends on how a holder came in, or on the order of holders.
+    record.holders.iter_mut().for_each(|hold| hold.took_over = false);
     record.holders.sort_unstable_by_key(|hold| hold.lease);
     record.gone.retain(|gone| is_asked_for(gone.lease));
     record.gone.sort_unstable_by_key(|gone| gone.lease);

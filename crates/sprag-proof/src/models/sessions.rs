@@ -44,10 +44,29 @@ pub struct Sessions {
     pub losses: bool,
     /// Whether locks are released; if not, they only change hands by take-over.
     pub releases: bool,
+    /// What is done and answered at once. What a slow request does is seen with one lock; what
+    /// two locks add is that they live and die by one session.
+    pub prompt: Prompt,
+    /// How many processes have bad luck: crash, lose messages and leave requests behind. The
+    /// messages of the others only take their time.
+    pub unlucky: usize,
+    /// Whether the first process never takes over from the others.
+    pub one_way: bool,
     /// What the processes do.
     pub rule: Rule,
     /// What happened so far.
     pub happened: Arc<Happened<8>>,
+}
+
+/// Which requests are done and answered at once, in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// None.
+    Nothing,
+    /// Those that change a lock.
+    Changes,
+    /// All but heartbeats, which come late, get lost and are overtaken.
+    AllButHeartbeats,
 }
 
 /// What the processes do.
@@ -78,6 +97,9 @@ impl Sessions {
             crashes: true,
             losses: true,
             releases: true,
+            prompt: Prompt::Nothing,
+            unlucky: 2,
+            one_way: false,
             rule: Rule::Right,
             happened: Arc::new(Happened::new([
                 KILLED, TAKEN_OVER, LEARNED, TOO_LATE, STOLEN, SURVIVED, REPLY_LOST, SPARED,
@@ -282,25 +304,27 @@ impl Model for Sessions {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         actions.push(Action::Tick);
         for (index, process) in state.processes.iter().enumerate() {
+            let unlucky = index < self.unlucky;
             match &process.slot {
                 Slot::Empty => {
                     self.requests(state, index, actions);
-                    if self.crashes {
+                    if self.crashes && unlucky {
                         actions.push(Action::Crash(index));
                     }
                 }
                 Slot::Sent { request, .. } => {
                     actions.push(Action::Serve(index));
-                    if self.losses {
+                    if self.losses && unlucky {
                         actions.push(Action::GiveUp(index));
                     }
-                    if !matches!(request, Request::Look(_)) && state.late.len() < self.late {
+                    let done = !matches!(request, Request::Look(_));
+                    if done && unlucky && state.late.len() < self.late {
                         actions.push(Action::LeaveBehind(index));
                     }
                 }
                 Slot::Answered { .. } => {
                     actions.push(Action::Answer(index));
-                    if self.losses {
+                    if self.losses && unlucky {
                         actions.push(Action::GiveUp(index));
                     }
                 }
@@ -315,6 +339,10 @@ impl Model for Sessions {
         }
         let mut state = last.clone();
         self.step(&mut state, action)?;
+        if let Some(index) = state.processes.iter().position(|process| self.is_prompt(process)) {
+            self.step(&mut state, Action::Serve(index))?;
+            self.step(&mut state, Action::Answer(index))?;
+        }
         state.normalise(self);
         Some(state)
     }
@@ -359,6 +387,15 @@ impl Model for Sessions {
 }
 
 impl Sessions {
+    const fn is_prompt(&self, process: &Process) -> bool {
+        let Slot::Sent { request, .. } = &process.slot else { return false };
+        match self.prompt {
+            Prompt::Nothing => false,
+            Prompt::Changes => matches!(request, Request::Change { .. }),
+            Prompt::AllButHeartbeats => !matches!(request, Request::Beat { .. }),
+        }
+    }
+
     const fn is_young(&self, anchor: u8) -> bool {
         anchor < self.ttl
     }
@@ -386,6 +423,7 @@ impl Sessions {
                 _ => Action::Kill(index),
             });
         }
+        let takes_over = !self.one_way || index > 0;
         for (lock, record) in (0..).zip(&state.locks) {
             let lease = &process.leases[usize::from(lock)];
             let held = lease.as_ref().is_some_and(|lease| lease.held.is_some());
@@ -400,7 +438,7 @@ impl Sessions {
                 {
                     actions.push(Action::Steal(index, lock));
                 }
-                for hold in &record.holders {
+                for hold in record.holders.iter().filter(|_| takes_over) {
                     let watch = step::what_to_watch(self.rule, lock, hold);
                     let new = watched.is_none_or(|(watched, _)| watched != watch);
                     match watch {

@@ -223,6 +223,11 @@ cases! { $
         a_damaged_record_fails_closed
         a_newer_record_fails_closed
     }
+    clocks {
+        a_guard_is_lost_as_soon_as_its_machine_wakes_up
+        an_answer_that_was_slept_over_counts_from_its_request
+        the_time_of_day_decides_nothing
+    }
     audit {
         an_ordinary_tenure_is_told
         a_break_is_told

@@ -12,6 +12,7 @@
 pub mod cases;
 mod churn;
 mod config;
+mod fork;
 mod guarded_file;
 mod link;
 mod main;

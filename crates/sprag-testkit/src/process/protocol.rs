@@ -79,6 +79,9 @@ pub enum Command {
         /// Whether the file looks at the fence.
         checked: bool,
     },
+    /// Forks without exec. The child tries to use the guard and the store:
+    /// [`Answer::Count`] with the number of things that it was able to do.
+    Fork(LockName),
     /// Locks a file with flock(2) until the process ends: [`Answer::Done`].
     LockFile(PathBuf),
     /// Unlocks the files locked before: [`Answer::Done`].

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use sprag_core::clock::{BootClock, Clock as _};
 use sprag_core::entropy::OsEntropy;
 use sprag_core::{
@@ -14,6 +14,7 @@ use sprag_core::{
     Result,
 };
 
+use super::fork;
 use super::guarded_file::{GuardedFile, Write};
 use super::link::{Options, answer, nanos, open, read_orders, terminated, trouble};
 use super::protocol::{Answer, Ask, Command, Granted, Order, Trouble};
@@ -137,6 +138,10 @@ impl Process {
                 self.state().read.insert(file, count);
                 Ok(Answer::Count(count))
             }
+            Command::Fork(lock) => fork::misdeeds_of_a_child(|| self.misuse(&lock))
+                .await
+                .map(Answer::Count)
+                .map_err(|error| trouble(&error)),
             Command::Write { lock, file, checked } => self.write(&lock, &file, checked),
             Command::LockFile(path) => {
                 let file = File::options().read(true).write(true).open(path);
@@ -210,6 +215,21 @@ impl Process {
         self.state().guards.get(lock).map(look).ok_or_else(|| no_such("a guard of that lock"))
     }
 
+    /// Tries to use what a forked child has a copy of; counts what did not fail as it must.
+    fn misuse(&self, lock: &LockName) -> u8 {
+        let forked = |error: Error| error.loss() == Some(&Loss::Forked);
+        let Ok(guard) = self.take(lock) else { return u8::MAX };
+        let lost = [
+            guard.state() == LockState::Lost(Loss::Forked),
+            guard.ensure_valid().is_err_and(forked),
+            // Refused at once: there is nobody in the child who could answer later.
+            refused(self.client.inspect(lock)).is_some_and(forked),
+            refused(self.client.lock("another").acquire()).is_some_and(forked),
+            refused(guard.release()).is_some_and(forked),
+        ];
+        lost.into_iter().map(|lost| u8::from(!lost)).sum()
+    }
+
     /// Writes as a careless holder does: without asking whether the lock is still held.
     fn write(&self, lock: &LockName, file: &PathBuf, checked: bool) -> Result<Answer> {
         let sent = Recorder::now_ns();
@@ -237,6 +257,11 @@ impl Process {
         }
         Ok(Answer::Count(rounds.into()))
     }
+}
+
+/// The error that the future has at once.
+fn refused<T>(future: impl Future<Output = Result<T>>) -> Option<Error> {
+    future.now_or_never()?.err()
 }
 
 fn no_such(what: &str) -> Error {

@@ -142,9 +142,10 @@ pub const CATALOGUE: &[Tested] = &[
     tested("F69", &[], "sprag-sqlite: a_new_boot_frees_everything_and_keeps_the_fences"),
     tested("F70", &[], "sprag-sqlite: a_new_boot_frees_everything_and_keeps_the_fences"),
     tested("F71", &[
-    ], "not done: no test machine is suspended; the clock that counts runs on"),
-    tested("F72", &[
-    ], "not done: a fork without exec needs unsafe code, which is forbidden here"),
+        "clocks::a_guard_is_lost_as_soon_as_its_machine_wakes_up",
+        "clocks::an_answer_that_was_slept_over_counts_from_its_request",
+    ], ""),
+    tested("F72", &[], "process cases: fork"),
     tested("F73", &["limits::a_ttl_out_of_range_is_refused"], ""),
     tested("F74", &["record::a_damaged_record_fails_closed"], ""),
     tested("F75", &["record::a_newer_record_fails_closed"], ""),
@@ -252,7 +253,9 @@ pub const CATALOGUE: &[Tested] = &[
         "upgrade::a_downgrade_lets_readers_in",
         "contention::readers_and_writers_mixed",
     ], ""),
-    tested("FAULTS 23", &[], "no wall clock decides anything: clippy.toml forbids them"),
+    tested("FAULTS 23", &[
+        "clocks::the_time_of_day_decides_nothing",
+    ], "tests/sqlite.rs: a_store_whose_time_of_day_jumps_keeps_leases_and_fences"),
     tested("FAULTS 24", &[], "with the command line, when it exists"),
     tested("FAULTS 25", &[
         "multi::opposite_orders_never_deadlock",

@@ -3,6 +3,7 @@
 pub mod deadlock;
 pub mod death;
 pub mod exclusion;
+pub mod fork;
 pub mod handover;
 pub mod namespaces;
 pub mod pause;
@@ -102,6 +103,7 @@ macro_rules! process_conformance {
             exclusion: two_processes_exclude_each_other,
             exclusion: opposite_orders_never_deadlock,
             exclusion: many_processes_in_a_hurry_keep_every_rule,
+            fork: a_forked_child_has_nothing_and_breaks_nothing,
             handover: a_ticket_moves_a_lock_to_another_process,
             handover: a_detached_lease_outlives_its_process_until_its_end,
             namespaces: equal_process_ids_in_two_namespaces_are_two_processes,
@@ -146,6 +148,7 @@ pub fn check_list(listed: &[(&str, &str)]) {
         ("deadlock", include_str!("deadlock.rs")),
         ("death", include_str!("death.rs")),
         ("exclusion", include_str!("exclusion.rs")),
+        ("fork", include_str!("fork.rs")),
         ("handover", include_str!("handover.rs")),
         ("namespaces", include_str!("namespaces.rs")),
         ("pause", include_str!("pause.rs")),
