@@ -13,6 +13,7 @@ use crate::entropy::OsEntropy;
 use crate::error::Result;
 use crate::id::{LeaseId, SessionId};
 use crate::mailbox::Mailboxes;
+use crate::mutant::mutant;
 use crate::name::LockName;
 use crate::record::{Applied, Command, Context, EventKind, Expiry, Outcome, Record, apply};
 use crate::store::{
@@ -103,10 +104,10 @@ impl State {
         let (floor, free) = (&mut self.fence_floor, &mut self.free);
         self.records.retain(|_, kept| {
             let old = old(kept);
-            if old {
+            if old && !mutant!("floor_not_raised") {
                 *floor = (*floor).max(kept.record.fence.get() + 1);
-                *free -= 1;
             }
+            *free -= usize::from(old);
             !old
         });
     }

@@ -40,6 +40,8 @@ pub const ALL: &[&str] = &[
     "asking_counts_as_renewal",
     "shortening_ignored",
     "renewal_undoes_upgrade",
+    "fixed_lease_is_overdue",
+    "floor_not_raised",
 ];
 
 /// Whether the bug named `name` is the one chosen by `SPRAG_MUTANT`.

@@ -34,6 +34,7 @@ use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId, SessionId};
 use crate::loss::Loss;
 use crate::mode::Mode;
+use crate::mutant::mutant;
 use crate::store::Grant;
 
 /// How much earlier one level of priority counts as having arrived.
@@ -145,8 +146,12 @@ impl Hold {
 
     /// How long it may be silent before it is overdue. It renews every third of its TTL: one that
     /// is merely between two renewals, or late with one, is not.
-    const fn patience_ms(&self) -> u64 {
-        if self.fixed { self.ttl_ms } else { self.ttl_ms / 3 * 2 }
+    fn patience_ms(&self) -> u64 {
+        if self.fixed && !mutant!("fixed_lease_is_overdue") {
+            self.ttl_ms
+        } else {
+            self.ttl_ms / 3 * 2
+        }
     }
 
     const fn grant(&self) -> Grant {
