@@ -27,7 +27,7 @@ use rustix::process::{
 use sprag::clock::{BootClock, Clock, Moment};
 
 use super::alarm::Alarm;
-use super::signals::{FORWARDED, Signals};
+use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
 use super::tree;
 use super::wire::{Message, Order, Wire};
 use crate::args::OnLost;
@@ -97,7 +97,7 @@ fn prepare(command: &mut Command, order: &Order) {
 }
 
 fn spawn(command: &mut Command) -> io::Result<Pid> {
-    let child = command.spawn()?;
+    let child = with_no_signal_blocked(|| command.spawn())??;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // It is reaped with everybody else; dropping the handle leaves it alone.
     pid.ok_or_else(|| Errno::SRCH.into())

@@ -29,6 +29,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use rustix::process::getpgrp;
 use sprag::Loss;
@@ -55,6 +56,9 @@ use crate::failure::Failure;
 use crate::output::time;
 use crate::store::Opened;
 use crate::{held, identity};
+
+/// How long the client's thread is waited for at the end.
+const LETTING_GO: Duration = Duration::from_secs(1);
 
 /// Runs the command under the lock.
 pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
@@ -293,14 +297,12 @@ impl<'a> Session<'a> {
         let store = Arc::clone(opened.store());
         drop(opened);
         // The client's thread lets go of the store when it has seen that its last handle is gone.
-        for _ in 0..10_000 {
-            if Arc::strong_count(&store) == 1 {
-                break;
-            }
-            std::thread::yield_now();
+        let limit = BootClock.now().plus(LETTING_GO);
+        while Arc::strong_count(&store) > 1 && BootClock.now() < limit {
+            std::thread::park_timeout(Duration::from_micros(50));
         }
         drop(store);
-        ward.end_all();
+        ward.end();
     }
 }
 

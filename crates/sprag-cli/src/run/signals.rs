@@ -22,10 +22,19 @@ pub(crate) const FORWARDED: [Signal; 9] = [
 /// The kernel's own signals, such as those of the terminal: `SI_KERNEL`.
 const FROM_KERNEL: i32 = 0x80;
 
-/// Blocked signals. A command that is started meanwhile has none of them blocked: the standard
-/// library clears the mask, and no handler was ever installed.
+/// Blocked signals, whose handlers are as they were: whoever starts a command need only take the
+/// block away.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
+
+/// Starts something as if no signal had ever been blocked here: a child inherits the block.
+pub(crate) fn with_no_signal_blocked<T>(start: impl FnOnce() -> T) -> io::Result<T> {
+    let blocked = SigSet::thread_get_mask()?;
+    SigSet::empty().thread_set_mask()?;
+    let started = start();
+    blocked.thread_set_mask()?;
+    Ok(started)
+}
 
 /// One signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

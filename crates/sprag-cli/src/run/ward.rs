@@ -58,11 +58,16 @@ impl Ward {
         }
     }
 
-    /// Waits for the guardian's end, which is near. If it was killed, ends all that it guarded.
-    pub(crate) fn end_all(&mut self) {
+    /// Waits for the guardian's end, which is near.
+    pub(crate) fn end(&mut self) {
         self.wire.hang_up();
         // An error means that there is nobody to wait for.
         drop(self.process.wait());
+    }
+
+    /// Ends all that the guardian guarded, because it was killed.
+    pub(crate) fn end_all(&mut self) {
+        self.end();
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}

@@ -1,0 +1,16 @@
+//! `sprag run`, with real processes and real terminals. One file per subject.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod death;
+mod ends;
+mod input;
+mod loss;
+mod nested;
+mod once;
+mod races;
+mod signals;
+mod slots;
+mod support;
+mod terminal;
+mod waiting;
