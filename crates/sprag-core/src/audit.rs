@@ -12,7 +12,7 @@ use crate::id::LeaseId;
 use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::name::LockName;
-use crate::record::{Applied, Event, EventKind};
+use crate::record::{Applied, Corrupt, Event, EventKind};
 
 /// How many entries a store keeps at most; the oldest go first.
 pub const TRAIL_LENGTH: usize = 10_000;
@@ -25,7 +25,7 @@ const MAX_DETAIL: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AuditEntry {
-    /// Its place in the trail of its store, given by the store: grows, from 1 on.
+    /// Its place in the trail of its store, given by the store: grows, perhaps with gaps.
     pub sequence: u64,
     /// When, in milliseconds since 1970 on the clock of who wrote it.
     pub at_unix_ms: u64,
@@ -98,6 +98,20 @@ impl AuditEntry {
         holder: Holder,
     ) -> Self {
         Self { sequence: 0, at_unix_ms, name, kind, fence, lease, holder, detail: None }
+    }
+
+    /// Writes the entry as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("an entry is always writable as JSON")
+    }
+
+    /// Reads an entry back.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the text is damaged.
+    pub fn from_json(text: &str) -> Result<Self, Corrupt> {
+        serde_json::from_str(text).map_err(|e| Corrupt::new(format!("an entry is damaged: {e}")))
     }
 
     /// Says more; what is too long is cut.

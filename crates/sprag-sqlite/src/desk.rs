@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use sprag_core::audit::{AuditEntry, audit_entries};
 use sprag_core::clock::Clock;
 use sprag_core::record::{Applied, Command, Context, Expiry, Outcome, Record, apply};
 use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
@@ -16,6 +17,7 @@ use crate::place;
 use crate::queue::{Asker, Place, Reach, Standing};
 use crate::rows::{Loaded, Transaction, is_conflict};
 use crate::session::Session;
+use crate::trail::Trail;
 use crate::wake::Wakeups;
 
 /// Waiters per lock.
@@ -39,14 +41,23 @@ impl Desk {
     }
 }
 
-/// Commands that are applied in one transaction, in order.
-#[derive(Debug)]
-pub(crate) struct Work(pub(crate) Vec<(LockName, Command)>);
+/// What is done in one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Commands that are applied in this order.
+    pub(crate) commands: Vec<(LockName, Command)>,
+    /// Entries for the audit trail that only the client could write.
+    pub(crate) notes: Vec<AuditEntry>,
+}
 
 impl Work {
+    pub(crate) fn of(commands: Vec<(LockName, Command)>) -> Self {
+        Self { commands, notes: Vec::new() }
+    }
+
     /// Whether somebody only wants a lock, and nobody waits for what this would change.
     pub(crate) fn is_wish(&self) -> bool {
-        self.0.iter().all(|(_, command)| matches!(command, Command::Acquire(_)))
+        self.commands.iter().all(|(_, command)| matches!(command, Command::Acquire(_)))
     }
 }
 
@@ -73,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Wakeups,
+    pub(crate) trail: Trail,
     pub(crate) busy_timeout: Duration,
     pub(crate) max_free_records: u32,
     /// Writes since the last housekeeping.
@@ -115,7 +127,7 @@ impl Shared {
     pub(crate) fn perform(&self, database: &Database, work: &Work) -> Result<Answers> {
         // Before we call anything ours: are these still the files that the others use? Giving
         // something back needs no such care.
-        let claims = work.0.iter().any(|(_, command)| claims(command));
+        let claims = work.commands.iter().any(|(_, command)| claims(command));
         if claims && !self.place.is_intact() {
             return without(work, &self.place.database, &Loss::StateLost);
         }
@@ -135,7 +147,12 @@ impl Shared {
                     full = true;
                     database.checkpoint(false)?;
                 }
-                result => return result,
+                result => {
+                    if let Ok(answers) = &result {
+                        self.log(work, answers);
+                    }
+                    return result;
+                }
             }
         }
         Err(busy(&self.place.database))
@@ -143,7 +160,7 @@ impl Shared {
 
     /// Tries to decide from the remembered record, with one statement instead of four.
     fn attempt_from_memory(&self, database: &Database, work: &Work) -> Result<Option<Applied>> {
-        let [(name, command)] = &work.0[..] else { return Ok(None) };
+        let [(name, command)] = &work.commands[..] else { return Ok(None) };
         let Some(cached) = database.cache.likely_current(name) else { return Ok(None) };
         let record = cached.record.clone();
         let applied = self.with_context(|context| apply(record, command, context));
@@ -160,8 +177,8 @@ impl Shared {
             return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new(), place: None })]);
         }
         let transaction = database.begin()?;
-        let mut answers = Answers::with_capacity(work.0.len());
-        for (name, command) in &work.0 {
+        let mut answers = Answers::with_capacity(work.commands.len());
+        for (name, command) in &work.commands {
             let place = lease_of(command).and_then(|lease| self.wakeups.place_of(lease));
             match self.with_context(|context| decide(&transaction, name, command, place, context)) {
                 // One damaged record must not cost the other locks their renewal.
@@ -177,10 +194,22 @@ impl Shared {
         Ok(answers)
     }
 
+    /// Adds to the audit trail what was done. Called inside the gate.
+    fn log(&self, work: &Work, answers: &Answers) {
+        let unix_micros = self.clock.unix_micros();
+        let mut entries = Vec::new();
+        for ((name, _), answer) in work.commands.iter().zip(answers) {
+            let Ok(answer) = answer else { continue };
+            entries.extend(audit_entries(name, &answer.applied, unix_micros / 1000));
+        }
+        entries.extend_from_slice(&work.notes);
+        self.trail.append(&entries, unix_micros);
+    }
+
     /// Wakes those whose answer changed. Called outside the gate, so that they find it free.
     /// If the process dies before this, their timers do it.
     pub(crate) fn announce(&self, work: &Work, answers: &Answers) {
-        for ((_, command), answer) in work.0.iter().zip(answers) {
+        for ((_, command), answer) in work.commands.iter().zip(answers) {
             let Ok(answer) = answer else { continue };
             let asker = lease_of(command);
             for event in &answer.applied.events {
@@ -268,7 +297,7 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
         })),
         _ => Err(gone(path, loss)),
     };
-    work.0.iter().map(answer).collect()
+    work.commands.iter().map(answer).collect()
 }
 
 /// The lease that asks, which gets its answer directly.

@@ -32,6 +32,7 @@ mod queue;
 mod rows;
 mod session;
 mod store;
+mod trail;
 mod wake;
 mod watch;
 mod worker;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sprag_core::audit::{AuditEntry, AuditKind};
+use sprag_core::record::Hold;
 use sprag_core::{ErrorKind, LockName, Result};
 
 use crate::config::SqliteConfig;
@@ -14,6 +16,7 @@ use crate::maintenance::tidy_at_open;
 use crate::place::Place;
 use crate::rows::Loaded;
 use crate::session::{Session, sweep};
+use crate::trail::Trail;
 use crate::wake::Wakeups;
 
 /// The boot in which the records were written, in `meta`.
@@ -32,6 +35,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     // Before anything is made beside it: somebody else's file is left alone.
     database.identify()?;
     let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
+    let trail = Trail::new(&place.trail);
     let session = {
         // All inside the gate: two that open at once must agree on the schema, the boot and who
         // was here first.
@@ -45,7 +49,8 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         place.make_sessions()?;
         let swept = sweep(&place.sessions);
         let alive = swept.map_err(|e| from_io("read", &place.sessions, e))?;
-        start_boot(&database, &place, &boot_id, alive)?;
+        let ended = start_boot(&database, &place, &boot_id, alive)?;
+        log_restart(&trail, &ended, config.clock.unix_micros());
         tidy_at_open(&place, &database, alive == 0)?;
         let session = Session::start(&place.sessions);
         Arc::new(session.map_err(|e| from_io("create a session in", &place.sessions, e))?)
@@ -53,6 +58,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     let wakeups = Wakeups::new(Arc::clone(&session));
     let shared = Arc::new(Shared {
         wakeups: wakeups.map_err(|e| from_io("make sockets for", &place.sessions, e))?,
+        trail,
         place,
         session,
         clock: config.clock,
@@ -72,15 +78,21 @@ fn kernel_boot_id() -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// After a reboot nobody can hold anything: forgets holders and waiters, keeps fences.
+/// After a reboot nobody can hold anything: forgets holders and waiters, keeps fences. Returns who
+/// held what.
 ///
 /// Times in the records count from the boot, so they must go before anybody compares them.
 /// One transaction: after a crash in the middle the next to open does it again.
-fn start_boot(database: &Database, place: &Place, boot_id: &str, alive: usize) -> Result<()> {
+fn start_boot(
+    database: &Database,
+    place: &Place,
+    boot_id: &str,
+    alive: usize,
+) -> Result<Vec<(LockName, Hold)>> {
     let transaction = database.begin()?;
     let stored: Option<String> = transaction.meta(BOOT_ID)?;
     if stored.as_deref() == Some(boot_id) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if stored.is_some() && alive > 0 {
         // No process survives a reboot. A container with a boot id of its own looks like this,
@@ -100,13 +112,24 @@ fn start_boot(database: &Database, place: &Place, boot_id: &str, alive: usize) -
         }
         Ok(true)
     })?;
+    let mut ended = Vec::new();
     for (name, Loaded { row, mut record, window }) in used {
-        record.holders.clear();
+        ended.extend(record.holders.drain(..).map(|hold| (name.clone(), hold)));
         record.waiters.clear();
         record.limit = None;
         record.version += 1;
         transaction.save(&name, row, &window, &record)?;
     }
     transaction.set_meta(BOOT_ID, boot_id)?;
-    transaction.commit()
+    transaction.commit()?;
+    Ok(ended)
+}
+
+fn log_restart(trail: &Trail, ended: &[(LockName, Hold)], unix_micros: u64) {
+    let entry = |(name, hold): &(LockName, Hold)| {
+        let (kind, holder) = (AuditKind::Lost, hold.holder.clone());
+        AuditEntry::new(unix_micros / 1000, name.clone(), kind, hold.fence, hold.lease, holder)
+            .detail("the machine was restarted")
+    };
+    trail.append(&ended.iter().map(entry).collect::<Vec<_>>(), unix_micros);
 }

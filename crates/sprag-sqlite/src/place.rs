@@ -20,6 +20,7 @@ pub(crate) struct Place {
     pub(crate) log: PathBuf,
     pub(crate) gate: PathBuf,
     pub(crate) lobby: PathBuf,
+    pub(crate) trail: PathBuf,
     pub(crate) sessions: PathBuf,
     /// Device and inode of the database.
     identity: (u64, u64),
@@ -68,6 +69,7 @@ impl Place {
             log: beside("-wal"),
             gate: beside(".gate"),
             lobby: beside(".lobby"),
+            trail: beside(".trail"),
             sessions: beside(".sessions"),
             identity: (found.dev(), found.ino()),
             database,

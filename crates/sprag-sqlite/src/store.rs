@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use async_trait::async_trait;
+use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::diagnosis::Finding;
 use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
@@ -122,7 +123,6 @@ impl SqliteStore {
     pub const fn ability() -> Capability {
         let mut capability = Capability::full(STORE, Level::Fenced);
         capability.max_waiters = MAX_WAITERS;
-        capability.audit = false;
         capability
     }
 
@@ -166,7 +166,7 @@ impl SqliteStore {
         name: &LockName,
         command: Command,
     ) -> Result<Answer> {
-        let answers = self.run(operation, Work(vec![(name.clone(), command)])).await;
+        let answers = self.run(operation, Work::of(vec![(name.clone(), command)])).await;
         let lost = || Error::new(ErrorKind::Unavailable, operation, "no answer").at(STORE);
         let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(lost)?);
         answer.map_err(|error| error.during(operation).on(name))
@@ -237,7 +237,7 @@ impl Inner {
         let wanted = !self.worker.is_idle()
             || (work.is_wish() && !self.patient.is_idle())
             || self.shared.gate_wanted.load(Ordering::Acquire);
-        if work.0.len() > INLINE || wanted {
+        if work.commands.len() > INLINE || wanted {
             return None;
         }
         let mut desk = match self.inline.try_lock() {
@@ -314,7 +314,7 @@ impl Store for SqliteStore {
         let session = self.inner.shared.session.id;
         for chunk in leases.chunks(RENEWED_AT_ONCE) {
             let commands = chunk.iter().map(|r| (r.name.clone(), Command::renew(r, session)));
-            let answers = self.run(Operation::Renew, Work(commands.collect())).await?;
+            let answers = self.run(Operation::Renew, Work::of(commands.collect())).await?;
             renewed.extend(chunk.iter().zip(answers).map(|(renewal, answer)| match answer {
                 Ok(Answer { applied, .. }) => {
                     applied.outcome.into_renewed(&applied.record, renewal)
@@ -399,6 +399,17 @@ impl Store for SqliteStore {
         let command = Command::evict(eviction);
         let answer = self.run_one(Operation::Evict, &eviction.name, command).await?;
         Ok(answer.applied.outcome.into_evicted())
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let (trail, place) = (&self.inner.shared.trail, &self.inner.shared.place);
+        let entries = trail.read(query).map_err(|e| from_io("read", &place.trail, e));
+        entries.map_err(|error| error.during(Operation::Audit))
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        let work = Work { notes: entries.to_vec(), ..Work::default() };
+        self.run(Operation::Audit, work).await.map(drop)
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {

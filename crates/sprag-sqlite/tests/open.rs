@@ -48,8 +48,8 @@ fn everything_is_made_and_only_for_this_user() {
             files += 1;
         }
     }
-    // Database, log, index, gate; session file and socket.
-    assert_eq!(files, 6);
+    // Database, log, index, gate, trail; session file and socket.
+    assert_eq!(files, 7);
     drop(store);
     assert_eq!(fs::read_dir(state.join("sprag.db.sessions")).unwrap().count(), 0);
 }

@@ -37,13 +37,24 @@ impl Harness for Sqlite {
 
     async fn write_record(&self, name: &LockName, text: &str) -> bool {
         let database = rusqlite::Connection::open(self.path()).unwrap();
-        // The row repeats some of what is in a record that can be read.
-        let record = Record::from_json(text).unwrap_or_default();
+        // The row repeats some of what is in a record that can be read, and its waiters are rows.
+        let read = Record::from_json(text);
+        let mut record = read.clone().unwrap_or_default();
+        let waiters = std::mem::take(&mut record.waiters);
+        let text = read.map_or_else(|_| text.to_owned(), |_| record.to_json());
         let number = |count: usize| i64::try_from(count).unwrap();
-        let (waiting, held) = (number(record.waiters.len()), number(record.holders.len()));
+        let (waiting, held) = (number(waiters.len()), number(record.holders.len()));
         let version = (record.version > 0).then(|| i64::try_from(record.version).unwrap());
+        let insert = "INSERT INTO waiter (lock, place, ticket, lease, waiter) \
+                      SELECT id, ?2, ?3, ?4, ?5 FROM lock WHERE name = ?1";
+        for wait in waiters {
+            let (place, ticket) = wait.order();
+            let lease = wait.lease.as_u128().to_be_bytes();
+            let values = (name.as_str(), place, ticket, lease, wait.to_json());
+            database.execute(insert, values).unwrap();
+        }
         let update = "UPDATE lock SET record = ?2, version = coalesce(?3, version), waiting = ?4, \
-                      held = ?5 WHERE name = ?1";
+                      held = ?5, due = 0 WHERE name = ?1";
         let values = (name.as_str(), text, version, waiting, held);
         database.execute(update, values).unwrap() == 1
     }

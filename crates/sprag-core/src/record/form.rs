@@ -43,6 +43,12 @@ struct Format {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corrupt(String);
 
+impl Corrupt {
+    pub(crate) const fn new(what: String) -> Self {
+        Self(what)
+    }
+}
+
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

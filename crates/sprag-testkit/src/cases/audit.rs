@@ -122,7 +122,8 @@ pub async fn a_take_over_is_told(harness: &impl Harness) {
     assert_eq!(told.holder.worker_id, "holder");
     assert!(told.detail.as_deref().unwrap().contains("thief"), "{told:?}");
     let got = the_one(thief.store(), &taken, AuditKind::Acquired).await;
-    assert_eq!(got.sequence, told.sequence + 1);
+    let next = AuditQuery { after: told.sequence, limit: 1, ..AuditQuery::default() };
+    assert_eq!(thief.audit(&next).await.unwrap(), [got]);
 }
 
 /// Who gave up waiting is told, with whom for; who only tried is not.
