@@ -50,6 +50,7 @@ impl Harness for Sqlite {
         for wait in waiters {
             let (place, ticket) = wait.order();
             let lease = wait.lease.as_u128().to_be_bytes();
+            let ticket = i64::try_from(ticket).unwrap();
             let values = (name.as_str(), place, ticket, lease, wait.to_json());
             database.execute(insert, values).unwrap();
         }
