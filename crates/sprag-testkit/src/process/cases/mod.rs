@@ -110,6 +110,7 @@ macro_rules! process_conformance {
             pause: a_paused_holder_knows_its_loss_and_its_late_write_is_refused,
             pause: without_fences_a_late_write_is_seen_to_lose_an_update,
             pause: a_short_pause_loses_nothing,
+            pause: a_waiter_stopped_over_its_grant_does_not_believe_it,
             waiters: killed_waiters_are_passed_over,
             waiters: twenty_dead_waiters_hold_nobody_up,
         }

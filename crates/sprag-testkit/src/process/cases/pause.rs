@@ -9,7 +9,7 @@ use super::Scene;
 use crate::harness::Harness;
 use crate::history::{Check, Recorder, Rules, check};
 use crate::process::{Answer, Ask, Command, GuardedFile, Started, Taker};
-use crate::support::{LONG, let_time_pass, name, now, until_unused};
+use crate::support::{LONG, let_time_pass, name, now, until_unused, until_waiters};
 
 /// Two processes that add one to the same counter; the first is stopped in the middle for twice
 /// its TTL.
@@ -109,4 +109,26 @@ pub async fn a_short_pause_loses_nothing(scene: &Scene<impl Harness>) {
     assert_eq!(holder.release(&lock).await, None);
     let next = other.acquire(Ask::new(lock.clone(), ttl)).await;
     assert!(next.fence > held.fence, "{next:?} after {held:?}");
+}
+
+/// A waiter is stopped, is granted the lock, and goes on when the lock is somebody else's again.
+/// Whatever it was told meanwhile, it does not enter; it gets the lock when it is its turn.
+pub async fn a_waiter_stopped_over_its_grant_does_not_believe_it(scene: &Scene<impl Harness>) {
+    let lock = name("report");
+    let ttl = scene.harness.ttl().max(Duration::from_millis(500));
+    let mut holder = scene.taker("holder").await;
+    let (mut waiter, mut other) = (scene.taker("waiter").await, scene.taker("other").await);
+    holder.acquire(Ask::new(lock.clone(), LONG)).await;
+    let waiting = waiter.start(Command::Acquire(Ask::new(lock.clone(), ttl)));
+    until_waiters(&scene.store, "report", 1).await;
+    waiter.stop().await;
+    assert_eq!(holder.release(&lock).await, None);
+    let granted = other.acquire(Ask::new(lock.clone(), LONG)).await;
+
+    waiter.go_on();
+    until_waiters(&scene.store, "report", 1).await;
+    assert!(!waiter.has_answered(&waiting), "two believe to hold the lock");
+    assert_eq!(other.release(&lock).await, None);
+    let late = waiter.granted(waiting).await;
+    assert!(late.fence > granted.fence, "{late:?} after {granted:?}");
 }
