@@ -32,7 +32,12 @@ pub(crate) struct Output {
 impl Output {
     /// Prints one answer on stdout.
     pub(crate) fn line(&self, text: &str) {
-        write(io::stdout().lock(), text);
+        let written = write(io::stdout().lock(), text);
+        // A reader that went away, such as `head`, has read enough: that is no error. Any other
+        // failure to write cannot be said anywhere.
+        if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            std::process::exit(0);
+        }
     }
 
     /// Prints a JSON answer on one line, with the schema first.
@@ -42,7 +47,9 @@ impl Output {
 
     /// Prints one line on stderr, whatever the settings.
     pub(crate) fn error_line(&self, text: &str) {
-        write(io::stderr().lock(), text);
+        // Nobody to tell it to that it could not be told; and whoever closed stderr must not make
+        // a command end that holds a lock.
+        drop(write(io::stderr().lock(), text));
     }
 
     /// Says on stderr what goes on, unless it is to be quiet.
@@ -67,11 +74,8 @@ pub(crate) fn with_schema(fields: Value) -> Value {
     answer
 }
 
-/// A reader that went away, such as `head`, has read enough: that is no error. Any other failure
-/// to write cannot be said anywhere.
-fn write(mut to: impl Write, text: &str) {
-    let written = to.write_all(text.as_bytes()).and_then(|()| to.write_all(b"\n"));
-    if written.and_then(|()| to.flush()).is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-        std::process::exit(0);
-    }
+fn write(mut to: impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.write_all(b"\n")?;
+    to.flush()
 }

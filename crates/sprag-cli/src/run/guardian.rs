@@ -34,8 +34,13 @@ use crate::args::OnLost;
 
 /// How often what does not die is killed again.
 const AGAIN: Duration = Duration::from_millis(10);
+/// How long what the command left behind may take to end or to become a daemon.
+const LINGER: Duration = Duration::from_millis(100);
 /// The status that is reported where the kernel does not tell it.
 pub(crate) const UNKNOWN: i32 = -1;
+
+/// The wait status of a process that was killed.
+const KILLED: i32 = 9;
 
 /// What a guardian does; its stdin is the wire.
 pub(crate) fn main() -> ExitCode {
@@ -58,6 +63,11 @@ fn guard() -> io::Result<()> {
     let _lifeline = wire.descriptor();
     let stdin = stdin.map_or_else(Stdio::null, Stdio::from);
     let alarm = Alarm::new()?;
+    if now() >= order.valid_until.minus(order.margin) {
+        // Both of us were stopped, or the machine slept: nothing is started any more.
+        wire.send(&Message::Overdue)?;
+        return wire.send(&Message::Ended(KILLED));
+    }
     match start(&order, stdin) {
         Ok(leader) => {
             // From here on nothing may keep it from guarding: if nobody is there to be told, it
@@ -109,7 +119,10 @@ enum Stage {
     Running,
     /// The lock is lost and the command may go on.
     Unprotected,
-    /// The command has ended by itself and left children behind; they were asked to end.
+    /// The command has ended by itself and left children behind. Until this moment they may end,
+    /// or become daemons: the first process of a daemon ends before the second is on its own.
+    Lingering(Moment),
+    /// What the command left behind was asked to end, and is killed at this moment.
     Clearing(Moment),
     /// Everybody was asked to end, and is killed at this moment.
     Ending(Moment),
@@ -179,9 +192,13 @@ impl Guardian {
         if left.is_empty() {
             return Ok(true);
         }
-        if !matches!(self.stage, Stage::Clearing(_)) {
-            self.stage = Stage::Clearing(now().plus(self.order.kill_after).min(self.kill_at()));
-            ask(&left, Signal::TERM);
+        match self.stage {
+            Stage::Lingering(until) if now() >= until => {
+                self.stage = Stage::Clearing(now().plus(self.order.kill_after).min(self.kill_at()));
+                ask(&left, Signal::TERM);
+            }
+            Stage::Lingering(_) | Stage::Clearing(_) => {}
+            _ => self.stage = Stage::Lingering(now().plus(LINGER)),
         }
         Ok(false)
     }
@@ -212,6 +229,7 @@ impl Guardian {
             Stage::Unprotected => Moment::NEVER,
             Stage::Ending(kill_at) => kill_at,
             // A leftover may be somebody else's child, whose end is not told to us.
+            Stage::Lingering(_) => now().plus(AGAIN),
             Stage::Clearing(kill_at) => kill_at.min(now().plus(AGAIN)),
             Stage::Killing => now().plus(AGAIN),
         }

@@ -115,11 +115,8 @@ impl Hold<'_> {
     }
 
     fn tell_renewal(&mut self) {
-        if self.lost {
-            return;
-        }
         let until = self.taken.valid_until();
-        if until > self.told {
+        if until > self.told && !self.lost {
             self.told = until;
             drop(self.ward.wire.try_send(&Message::Renewed(until)));
         }

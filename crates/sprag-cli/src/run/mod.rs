@@ -163,8 +163,13 @@ impl<'a> Session<'a> {
         drop(progress);
         let result = match waited.map_err(bug)? {
             Waited::Stopped(signal) => {
-                wait::leave(&client, &self.signals).map_err(bug)?;
-                Ok(("interrupted", Exit::signal(signal.number)))
+                let exit = Exit::signal(signal.number);
+                if !wait::leave(&client, &self.signals).map_err(bug)? {
+                    // The kernel ends the session with the process; nothing is waited for.
+                    std::mem::forget((client, self));
+                    return Ok(("interrupted", exit));
+                }
+                Ok(("interrupted", exit))
             }
             Waited::Answered(Ok(Taking::Taken(taken))) => {
                 if let (Some(waited), false) = (spoke, output.quiet || output.json) {
@@ -266,7 +271,14 @@ impl<'a> Session<'a> {
             self.ward.end_all();
         }
         let valid = taken.guards().iter().all(sprag::LockGuard::is_valid);
-        let released = Bell::new().map_err(bug)?.block_on(taken.release(success));
+        let released = if lost {
+            // What is left of it is given back by the client's thread, or ends with the session:
+            // the store may be why it was lost, and is not waited for.
+            drop(taken);
+            Ok(None)
+        } else {
+            Bell::new().map_err(bug)?.block_on(taken.release(success))
+        };
         let taken_away = match &released {
             Ok(Some((name, loss @ (Loss::Broken { .. } | Loss::Stolen { .. })))) if !lost => {
                 let message = format!("lost lock {name:?} while the command ran");

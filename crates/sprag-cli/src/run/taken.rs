@@ -64,10 +64,14 @@ pub(crate) async fn take(plan: &Plan, client: &Client, asking: &AtomicUsize) -> 
     let mark = match plan.once_per {
         Some(period) => {
             let name = done::mark(first(plan)?)?;
-            let request = with_options(client.lock(&name), plan);
-            let Some(mark) = request.try_acquire().await? else {
-                guards.release().await?;
-                return client.inspect(&name).await.map(Box::new).map(Taking::Done);
+            let mark = with_options(client.lock(&name), plan).no_wait().acquire().await;
+            let mark = match (mark, done_already(plan, client).await?) {
+                (Err(error), Some(view)) if error.is_held() => {
+                    guards.release().await?;
+                    return Ok(Taking::Done(Box::new(view)));
+                }
+                // Held and not done: by one that has lost its lock and is being stopped.
+                (mark, _) => mark?,
             };
             let now = time::now();
             let rest = done::rest_of_period(now, period).as_millis();

@@ -18,7 +18,7 @@ use super::signals::{Received, Signals};
 use super::taken::{Taking, take};
 
 /// How long leaving the queue may take.
-const LEAVING: Duration = Duration::from_millis(800);
+const LEAVING: Duration = Duration::from_millis(600);
 
 /// What came of waiting.
 pub(crate) enum Waited {
@@ -64,14 +64,18 @@ pub(crate) fn wait(
     }
 }
 
-/// Gives everything back that may have been taken; a second signal ends it at once.
-pub(crate) fn leave(client: &Client, signals: &Signals) -> std::io::Result<()> {
+/// Gives everything back that may have been taken, and says whether that could be done in time; a
+/// second signal ends it at once.
+pub(crate) fn leave(client: &Client, signals: &Signals) -> std::io::Result<bool> {
     let bell = Bell::new()?;
     let mut leaving = pin!(client.shutdown(LEAVING));
     loop {
         bell.silence();
-        if bell.poll(leaving.as_mut()).is_ready() || signals.next().is_some_and(Received::ends) {
-            return Ok(());
+        if let Poll::Ready(left) = bell.poll(leaving.as_mut()) {
+            return Ok(left.is_empty());
+        }
+        if signals.next().is_some_and(Received::ends) {
+            return Ok(false);
         }
         sleep(&mut [PollFd::new(&bell, PollFlags::IN), PollFd::new(signals, PollFlags::IN)])?;
     }

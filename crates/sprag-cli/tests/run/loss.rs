@@ -136,6 +136,16 @@ fn a_store_that_is_stuck_stops_the_command_before_the_lease_ends() {
 }
 
 #[test]
+fn a_loss_that_nobody_can_be_told_of_is_a_loss_all_the_same() {
+    let place = Place::new();
+    let (mut run, pid) = start(&place, &[], STUBBORN);
+    drop(run.child.stderr.take());
+    break_it(&place);
+    assert_eq!(run.end().code, 76);
+    assert!(!is_alive(pid));
+}
+
+#[test]
 fn a_command_that_ended_in_time_was_not_lost_although_sprag_was_stopped_meanwhile() {
     let place = Place::new();
     let script = "echo $$ > pid; while ! [ -e stop ]; do sleep 0.01; done; exit 5";

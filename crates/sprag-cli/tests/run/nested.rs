@@ -36,8 +36,8 @@ fn another_lock_or_another_store_is_another_matter() {
 #[test]
 fn a_daemon_that_outlived_its_run_may_take_the_lock() {
     let place = Place::new();
-    let inner = "setsid sh -c 'while [ -S \"$SPRAG_SOCKET\" ]; do sleep 0.01; done; \
-                 \"$SPRAG\" run x sh -c \"echo again >> log\"' > /dev/null 2>&1 &";
+    let inner = "setsid sh -c 'echo > up; while [ -S \"$SPRAG_SOCKET\" ]; do sleep 0.01; done; \
+                 \"$SPRAG\" run x sh -c \"echo again >> log\"' > /dev/null 2>&1 & while ! [ -e up ]; do sleep 0.01; done";
     let ended = place.end(&["run", "x", "--", "sh", "-c", inner]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(place.wait_lines("log", 1), "again\n");

@@ -98,6 +98,50 @@ fn while_waiting_a_signal_ends_it_within_a_second_and_leaves_the_queue() {
 }
 
 #[test]
+fn while_waiting_at_a_store_that_is_stuck_too() {
+    let place = Place::new();
+    let holder = place.start(&["run", "x", "sleep", "100"]);
+    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let mut waiter = place.start(&["run", "x", "--", "sh", "-c", "echo ran >> ran"]);
+    wait_for("a waiter", || !place.look("x").waiters.is_empty());
+    let gate = std::fs::File::open(format!("{}.gate", place.database().display())).unwrap();
+    gate.lock().unwrap();
+    let asked = now();
+    waiter.send(Signal::TERM);
+    assert_eq!(waiter.wait(Duration::from_secs(5)), 143);
+    let took = now().since(asked);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    drop(gate);
+    wait_for("the queue to be empty", || place.look("x").waiters.is_empty());
+    drop(holder);
+}
+
+#[test]
+fn a_second_control_c_does_not_wait_for_the_store() {
+    let place = Place::new();
+    let holder = place.start(&["run", "x", "sleep", "100"]);
+    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let mut waiter = place.start(&["run", "x", "true"]);
+    wait_for("a waiter", || !place.look("x").waiters.is_empty());
+    let gate = std::fs::File::open(format!("{}.gate", place.database().display())).unwrap();
+    gate.lock().unwrap();
+    let asked = now();
+    waiter.send(Signal::INT);
+    wait_for("the first to be read", || !is_pending(waiter.pid(), Signal::INT));
+    waiter.send(Signal::INT);
+    assert_eq!(waiter.wait(Duration::from_secs(5)), 130);
+    let took = now().since(asked);
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    drop(holder);
+}
+
+fn is_pending(pid: i32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
+    u64::from_str_radix(mask, 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+}
+
+#[test]
 fn nothing_is_started_once_a_stop_was_asked_for() {
     let place = Place::new();
     let holder = place.start(&["run", "x", "sleep", "100"]);
