@@ -95,7 +95,13 @@ impl Place {
 
     /// What a lock looks like.
     pub(crate) fn look(&self, name: &str) -> LockView {
-        block_on(self.locks().inspect(name)).unwrap()
+        let locks = self.locks();
+        let view = block_on(locks.inspect(name)).unwrap();
+        // Our own session must be over before anybody looks for what others left behind.
+        let store = std::sync::Arc::clone(locks.store());
+        drop(locks);
+        wait_for("our own session to end", || std::sync::Arc::strong_count(&store) == 1);
+        view
     }
 
     /// What is left of sessions and sockets.
