@@ -37,6 +37,7 @@ Verbs:
              --full        instead, the tests with processes, thousands of times each
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)
+             cli           sprag run against flock(1), true(1) and etcdctl
              --check       exits with 1 if a goal is missed; more flags: --help
   help     this text
 ";

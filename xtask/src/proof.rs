@@ -84,13 +84,17 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
 /// A benchmark by name; its own flags are passed on.
 pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
     match arguments.first().map(String::as_str) {
-        Some("local") => {
+        Some(name @ ("local" | "cli")) => {
             install::ensure(shell, [Need::CCompiler])?;
+            if name == "cli" {
+                // It is measured as a program, from beside the benchmark.
+                shell::run(&mut shell.cargo(&["build", "--release", "-p", "sprag-cli"]))?;
+            }
             let fixed = ["run", "--release", "-p", "sprag-bench", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         name => Err(Failure::usage(format!(
-            "there is no benchmark `{}`; there is: local",
+            "there is no benchmark `{}`; there are: local, cli",
             name.unwrap_or_default()
         ))),
     }

@@ -93,7 +93,8 @@ Not part of this run, because they take longer:
   cargo xtask model --large   bigger models of the lock machine
   cargo xtask mutants         every planted bug has to be found
   cargo xtask torture         a minute of killed and stopped processes
-  cargo xtask bench local     speed and memory against references";
+  cargo xtask bench local     speed and memory against references
+  cargo xtask bench cli       the sprag command against flock and etcdctl";
 
 fn parse(arguments: &[String]) -> Outcome<Wish> {
     let mut only = Vec::new();

@@ -73,9 +73,9 @@ fn file_system(folder: &Path) -> Option<String> {
     longest.map(|(_, kind)| kind.to_owned())
 }
 
-/// The resident memory of this process in KiB.
-pub(crate) fn resident_kib() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+/// The resident memory of a process in KiB.
+pub(crate) fn resident_kib(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|rest| rest.trim().split(' ').next()).context("no VmRSS")?;
     Ok(number.parse()?)
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_process_has_some_memory() {
-        assert!(super::resident_kib().unwrap() > 100);
+        assert!(super::resident_kib(std::process::id()).unwrap() > 100);
     }
 
     #[test]

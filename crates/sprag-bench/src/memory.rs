@@ -40,7 +40,7 @@ pub(crate) fn measure(folder: &Path) -> Result<Row> {
 /// The process: holds the locks until they were renewed, and prints its memory before and after.
 #[expect(clippy::print_stdout, reason = "the answer to the benchmark that started this process")]
 pub(crate) fn hold(folder: &Path) -> Result<()> {
-    let before = resident_kib()?;
+    let before = resident_kib(std::process::id())?;
     let subject = Subject::open(folder)?;
     let guards = subject.hold_many(LOCKS)?;
     let first_deadlines: Vec<_> = guards.iter().map(LockGuard::valid_until).collect();
@@ -50,7 +50,7 @@ pub(crate) fn hold(folder: &Path) -> Result<()> {
         ensure!(guards.iter().all(LockGuard::is_valid), "a lock was lost: it was not renewed");
         pause();
     }
-    let after = resident_kib()?;
+    let after = resident_kib(std::process::id())?;
     for guard in guards {
         subject.release(guard)?;
     }

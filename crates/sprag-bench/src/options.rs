@@ -6,8 +6,10 @@ use std::time::Duration;
 /// What this process is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// The benchmark.
+    /// The benchmark of the store on one machine.
     Local(Options),
+    /// The benchmark of the `sprag` command.
+    Cli(Options),
     /// One process of the crowd, started by the benchmark.
     Member(PathBuf),
     /// The process that holds many locks, started by the benchmark.
@@ -28,15 +30,16 @@ pub(crate) struct Options {
     pub(crate) page: Option<PathBuf>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults of a benchmark.
+    fn of(benchmark: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         Self {
             pairs: 7,
             processes: 64,
             length: Duration::from_secs(3),
             check: false,
-            page: root.map(|root| root.join("docs/bench-local.md")),
+            page: root.map(|root| root.join(format!("docs/bench-{benchmark}.md"))),
         }
     }
 }
@@ -45,7 +48,7 @@ const FLAGS: &str = "
   --check        exit with 1 if a goal is missed
   --pairs N      measure each side N times; 7 by default
   --processes N  for contention; 64 by default
-  --no-page      do not write docs/bench-local.md
+  --no-page      do not write the page in docs
   --quick        one short pair, no page: only to see that it runs";
 
 /// Reads the command line; the error is for the person who typed it.
@@ -53,7 +56,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
     let mut words = arguments.iter().map(String::as_str);
     let mut folder = || words.next().map(PathBuf::from).ok_or("no folder".to_owned());
     match arguments.first().map(String::as_str) {
-        Some("local") => {}
+        Some("local" | "cli") => {}
         Some("crowd-member") => {
             folder()?;
             return folder().map(Verb::Member);
@@ -64,10 +67,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
         }
         other => {
             let other = other.unwrap_or_default();
-            return Err(format!("there is no benchmark `{other}`; there is: local"));
+            return Err(format!("there is no benchmark `{other}`; there are: local, cli"));
         }
     }
-    let mut options = Options::default();
+    let benchmark = arguments[0].as_str();
+    let mut options = Options::of(benchmark);
     let mut flags = arguments.iter().skip(1).map(String::as_str);
     while let Some(flag) = flags.next() {
         match flag {
@@ -80,10 +84,10 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
             }
             "--pairs" => options.pairs = number(flag, flags.next())?,
             "--processes" => options.processes = number(flag, flags.next())?,
-            other => return Err(format!("`local` takes no `{other}`; there are:{FLAGS}")),
+            other => return Err(format!("`{benchmark}` takes no `{other}`; there are:{FLAGS}")),
         }
     }
-    Ok(Verb::Local(options))
+    Ok(if benchmark == "cli" { Verb::Cli(options) } else { Verb::Local(options) })
 }
 
 fn number(flag: &str, word: Option<&str>) -> Result<usize, String> {
@@ -101,7 +105,8 @@ mod tests {
 
     #[test]
     fn flags_change_the_options() {
-        assert_eq!(parse(&words("local")), Ok(Verb::Local(Options::default())));
+        assert_eq!(parse(&words("local")), Ok(Verb::Local(Options::of("local"))));
+        assert_eq!(parse(&words("cli")), Ok(Verb::Cli(Options::of("cli"))));
         let Ok(Verb::Local(options)) = parse(&words("local --check --pairs 9 --no-page")) else {
             panic!("not accepted");
         };
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_page_is_in_the_repository() {
-        let page = Options::default().page.unwrap();
+        let page = Options::of("cli").page.unwrap();
         assert!(page.parent().unwrap().parent().unwrap().join("Cargo.lock").exists());
     }
 }

@@ -137,9 +137,20 @@ fn push_line(text: &mut String, cells: &[String], widths: &[usize]) {
     text.push_str("|\n");
 }
 
-/// `docs/bench-local.md`.
-pub(crate) fn markdown(report: &Report, command: &str, pairs: usize) -> String {
-    let mut text = String::from("# Local benchmark\n\n");
+/// What a page in `docs/` says beside the figures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    pub(crate) title: &'static str,
+    /// How to repeat it.
+    pub(crate) command: &'static str,
+    /// What is measured.
+    pub(crate) notes: &'static str,
+}
+
+/// `docs/bench-*.md`.
+pub(crate) fn markdown(report: &Report, page: Page, pairs: usize) -> String {
+    let Page { title, command, notes } = page;
+    let mut text = format!("# {title}\n\n");
     text.push_str("<!-- Written by the benchmark itself; to change it, run it again. -->\n\n");
     for line in &report.machine {
         writeln!(text, "- {line}").unwrap_or_default();
@@ -153,27 +164,9 @@ pub(crate) fn markdown(report: &Report, command: &str, pairs: usize) -> String {
         report.table()
     )
     .unwrap_or_default();
-    text.push_str(NOTES);
+    text.push_str(notes);
     text
 }
-
-const NOTES: &str = "
-What is measured:
-
-- *uncontended*: one task acquires and releases one lock, over and over. Raw SQLite commits two
-  updates of a row of the same size through the same settings (WAL, synchronous NORMAL), which is
-  the least a durable lock in SQLite can cost. By default SQLite copies its log into the database
-  every 1,000 pages; \"no checkpoints\" leaves even that out. flock(2) writes nothing and tells
-  nobody who holds it.
-- *drain*: 64 processes start at once, each enters once and sleeps 1 ms inside. The ideal is
-  64 ms.
-- *hand-off*: from the end of one process's section to the begin of the next one's.
-- *closed loop*: the same processes enter again and again for some seconds. flock(2) mostly lets
-  the process in that has just left; so its rate is high, and its fairness poor.
-- *store request*: a single question to SQLite, seen from inside the 64 processes. A long one
-  would come from SQLite's own waiting, which knows no order.
-- *memory*: what a process grows by when it holds 10,000 locks and renews them.
-";
 
 /// A line of progress.
 #[expect(clippy::print_stdout, reason = "a benchmark that is silent for a minute looks stuck")]
@@ -189,7 +182,7 @@ pub(crate) fn latency(sorted_micros: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Goal, Report, Row, markdown};
+    use super::{Goal, Page, Report, Row, markdown};
 
     fn report(ours: f64) -> Report {
         let row = Row::pairs("speed", &[ours], ("raw", &[2.0]), Some(Goal::AtLeast(0.5)));
@@ -215,7 +208,10 @@ mod tests {
 
     #[test]
     fn the_page_says_how_to_repeat_it() {
-        let page = markdown(&report(1.0), "cargo xtask bench local", 5);
-        assert!(page.contains("cargo xtask bench local") && page.contains("cores: 2"));
+        let page = Page { title: "Title", command: "cargo xtask bench local", notes: "The notes." };
+        let page = markdown(&report(1.0), page, 5);
+        for part in ["# Title\n", "cargo xtask bench local", "cores: 2", "The notes."] {
+            assert!(page.contains(part), "{page}");
+        }
     }
 }

@@ -17,7 +17,7 @@ fn pages() -> Vec<(String, String)> {
     let mut files = vec!["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     files.extend(["docs/guarantees.md", "docs/best-practices.md", "docs/troubleshooting.md"]);
     files.extend(["docs/migration.md", "docs/metrics.md", "docs/faults.md"]);
-    files.extend(["docs/stores/sqlite.md", "docs/stores/memory.md"]);
+    files.extend(["docs/stores/sqlite.md", "docs/stores/memory.md", "docs/compare.md"]);
     files.into_iter().map(|file| (file.to_owned(), read(file))).collect()
 }
 
@@ -26,6 +26,17 @@ fn the_program_in_the_readme_is_the_example() {
     let readme = read("README.md");
     let program = readme.split("```rust,no_run\n").nth(1).unwrap().split("```").next().unwrap();
     assert!(read("crates/sprag/examples/quickstart.rs").contains(program));
+}
+
+#[test]
+fn the_comparison_in_the_readme_is_what_the_script_saw() {
+    let table = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| !line.starts_with("| | sprag"));
+        lines.take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
+    };
+    let seen = table(&read("docs/compare.md"));
+    assert!(seen.len() > 8);
+    assert_eq!(table(&read("README.md")), seen);
 }
 
 #[test]
@@ -42,6 +53,9 @@ fn every_command_on_a_page_exists() {
                 ["cargo", "run", "--release", "-p", "sprag", "--example", example] => {
                     root().join(format!("crates/sprag/examples/{example}.rs")).is_file()
                 }
+                // What the command prints is compared by the tests of its crate.
+                ["cargo", "run", "--release", "--", ..] | ["sprag" | "eval", ..] => true,
+                ["cargo", "install", "--path", folder] => root().join(folder).is_dir(),
                 _ => false,
             };
             assert!(known, "{file}: {line}");

@@ -11,10 +11,10 @@ use crate::args::{Column, Ls};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::identity;
 use crate::output::table::Table;
 use crate::output::{time, view};
 use crate::store::Opened;
+use crate::{done, identity};
 
 /// More are not read: nobody reads them either.
 const MAX_LOCKS: usize = 10_000;
@@ -110,7 +110,13 @@ fn cell(column: Column, lock: &LockView) -> String {
     let first = lock.holders.first();
     let single = if let [holder] = &lock.holders[..] { Some(holder) } else { None };
     let since = lock.holders.iter().filter_map(|holder| holder.holder.since_unix_ms).min();
+    let done = done::marked(lock);
     let text = match column {
+        // What `run --once-per` leaves behind is shown as the state of its lock.
+        Column::Name if done.is_some() => done.map(str::to_owned),
+        Column::Mode if done.is_some() => Some("done".to_owned()),
+        Column::Reason | Column::Held | Column::Wait if done.is_some() => None,
+        Column::Lease if done.is_some() => lease(&lock.holders).map(|left| format!("next {left}")),
         Column::Name => Some(lock.name.to_string()),
         Column::Mode => Some(mode(lock)),
         Column::Holder => match &lock.holders[..] {

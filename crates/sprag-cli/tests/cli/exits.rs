@@ -51,6 +51,7 @@ fn every_command_ends_with_the_code_of_the_table() {
         (&["ls", "--config", "missing.toml"], 78),
         (&["run", "free", "--", "no-such-command"], 127),
         (&["run", "free", "--", "/"], 126),
+        (&["run", "free", "--", "sh", "-c", "kill -TERM $$"], 143),
     ];
     for (args, code) in table {
         let answer = home.sprag(args);

@@ -61,6 +61,16 @@ fn a_list_shows_what_is_held_and_whose() {
 }
 
 #[test]
+fn what_was_done_in_this_period_is_listed_as_done() {
+    let home = Home::new();
+    home.sprag(&["run", "--once-per", "1d", "report", "--", "true"]).ok();
+    let list = home.sprag(&["ls", "-o", "name,mode,held,lease"]).ok().out;
+    let line = home.mask(list.lines().nth(1).unwrap());
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words, ["*", "report", "done", "-", "next", "SPAN"]);
+}
+
+#[test]
 fn one_lock_is_shown_with_its_queue() {
     let home = Home::new();
     home.sprag(&["acquire", "x", "--ttl", "10m", "-m", "first"]).ok();
