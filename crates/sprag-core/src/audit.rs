@@ -143,7 +143,7 @@ impl AuditQuery {
     }
 }
 
-/// What a store adds to its trail when it writes `applied`, in the same atomic step.
+/// What a store adds to its trail when it writes `applied`; in the same step if it can.
 ///
 /// Waiters that come and go are left out: they are in the trail if they get the lock, or when
 /// their client says that it gave up.

@@ -88,8 +88,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Reads the audit trail. What the store decides is in it, written in the same atomic step
-    /// as the change; see [`audit_entries`](crate::audit::audit_entries). The last
+    /// Reads the audit trail. What the store decides is in it, written with the change or right
+    /// after it; see [`audit_entries`](crate::audit::audit_entries). The last
     /// [`TRAIL_LENGTH`](crate::audit::TRAIL_LENGTH) entries are kept, or fewer.
     ///
     /// Requires [`Capability::audit`].
