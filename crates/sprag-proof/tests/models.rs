@@ -117,7 +117,7 @@ fn a_lock_is_taken_over_only_from_a_dead_session() {
     if large() {
         models.push(("sessions, a queue", Sessions { queue: true, ..one }, 1_000_000));
         let slow = Sessions { prompt: Prompt::Changes, ..two };
-        models.push(("sessions, two locks, everybody is unlucky", slow, 9_000_000));
+        models.push(("sessions, two locks, everybody is unlucky", slow, 26_000_000));
     }
     for (name, model, floor) in models {
         assert_proven(name, &explore(model), floor);
