@@ -11,6 +11,7 @@ mod docs;
 mod exits;
 mod json;
 mod leases;
+mod log;
 mod secrets;
 mod support;
 mod texts;

@@ -32,7 +32,7 @@ hint: see what holds it up  sprag why 'deploy prod'",
 fn who_waits_is_told_for_whom() {
     let home = Home::new();
     home.sprag(&["acquire", "x", "--ttl", "10m", "-m", "the reason"]).ok();
-    let answer = home.sprag(&["acquire", "x", "-w", "700ms"]).exits(75);
+    let answer = home.sprag(&["acquire", "x", "-w", "2s"]).exits(75);
     let first = answer.err.lines().next().unwrap();
     same(
         &home,
@@ -40,7 +40,7 @@ fn who_waits_is_told_for_whom() {
         "sprag: waiting for \"x\": held by tester@HOST#PID since TIME (SPAN), \"the reason\"; \
          1 waiting; waited SPAN",
     );
-    let quiet = home.sprag(&["acquire", "x", "-q", "-w", "700ms"]).exits(75);
+    let quiet = home.sprag(&["acquire", "x", "-q", "-w", "1s"]).exits(75);
     assert!(quiet.err.starts_with("error[SP001]"), "{quiet:?}");
 }
 

@@ -188,7 +188,9 @@ fn write_down(
     entries: Vec<AuditEntry>,
 ) -> Pin<Box<dyn Future<Output = Done> + Send>> {
     Box::pin(async move {
+        let count = entries.len();
         core.write_down(entries).await;
+        core.notes.settle(count);
         Done::WrittenDown
     })
 }

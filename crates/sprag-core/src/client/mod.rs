@@ -427,7 +427,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let forked = self.process != std::process::id();
-        if self.driven || forked || self.core.registry.len() == 0 {
+        // The last word of a process that did not get the lock is a note.
+        let quiet = self.core.registry.len() == 0 && self.core.notes.is_settled();
+        if self.driven || forked || quiet {
             return;
         }
         let (tell, told) = std::sync::mpsc::channel::<()>();

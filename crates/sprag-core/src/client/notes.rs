@@ -14,27 +14,47 @@ const MOST: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    waiting: Mutex<Vec<AuditEntry>>,
+    state: Mutex<State>,
     wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<AuditEntry>,
+    /// How many were taken and are on their way to the store.
+    leaving: usize,
 }
 
 impl Notes {
     pub(crate) fn add(&self, entry: AuditEntry) {
-        let mut waiting = self.lock();
-        if waiting.len() < MOST {
-            waiting.push(entry);
+        let mut state = self.lock();
+        if state.waiting.len() < MOST {
+            state.waiting.push(entry);
         }
-        drop(waiting);
+        drop(state);
         self.wake.notify_one();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.lock().waiting.is_empty()
     }
 
-    /// Takes what there is.
+    /// Whether nothing waits and nothing is on its way.
+    pub(crate) fn is_settled(&self) -> bool {
+        let state = self.lock();
+        state.waiting.is_empty() && state.leaving == 0
+    }
+
+    /// Takes what there is; to be settled when the store has it or will not take it.
     pub(crate) fn take(&self) -> Vec<AuditEntry> {
-        std::mem::take(&mut self.lock())
+        let mut state = self.lock();
+        state.leaving += state.waiting.len();
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// So many that were taken are done with.
+    pub(crate) fn settle(&self, count: usize) {
+        self.lock().leaving -= count;
     }
 
     /// Waits until there is something, and takes it.
@@ -48,7 +68,7 @@ impl Notes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<AuditEntry>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
