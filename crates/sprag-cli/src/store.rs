@@ -26,12 +26,26 @@ impl Opened {
     /// As `open`, with more options.
     pub(crate) fn open_with(
         settings: &Settings,
-        options: impl FnOnce(LocksBuilder<'_>) -> LocksBuilder<'_>,
+        options: impl Fn(LocksBuilder<'_>) -> LocksBuilder<'_>,
+    ) -> Result<Self, Failure> {
+        Self::open_patiently(settings, options, |_| false)
+    }
+
+    /// As `open_with`, again and again as long as `patient` says so.
+    pub(crate) fn open_patiently(
+        settings: &Settings,
+        options: impl Fn(LocksBuilder<'_>) -> LocksBuilder<'_>,
+        patient: impl Fn(&sprag::Error) -> bool,
     ) -> Result<Self, Failure> {
         let url = settings.store.value.as_str();
-        let builder = Locks::builder(url).holder(identity::holder(settings));
-        let locks = options(builder).open().map_err(|error| failure(error, settings))?;
-        Ok(Self { locks, shown: shown(settings) })
+        loop {
+            let builder = Locks::builder(url).holder(identity::holder(settings));
+            match options(builder).open() {
+                Ok(locks) => return Ok(Self { locks, shown: shown(settings) }),
+                Err(error) if patient(&error) => {}
+                Err(error) => return Err(failure(error, settings)),
+            }
+        }
     }
 }
 

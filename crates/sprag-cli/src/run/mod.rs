@@ -146,7 +146,16 @@ impl<'a> Session<'a> {
         let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
         let ward = Ward::start(&names.join(",")).map_err(bug)?;
         let force = plan.strategy == sprag::Strategy::ForceAcquire;
-        let opened = Opened::open_with(&context.settings, |locks| locks.allow_force(force))?;
+        let give_up = BootClock.now().plus(plan.store_patience());
+        let patient = |error: &sprag::Error| {
+            error.is_busy() && BootClock.now() < give_up && !signals.is_any_pending()
+        };
+        let opened =
+            Opened::open_patiently(&context.settings, |locks| locks.allow_force(force), patient);
+        let opened = opened.map_err(|failure| match signals.next() {
+            Some(signal) if signal.ends() => failure.exiting(Exit::signal(signal.number)),
+            _ => failure,
+        })?;
         let notify = Notify::new(plan.sd_notify);
         Ok(Self { plan, context, store, signals, ward, opened, notify })
     }

@@ -87,6 +87,17 @@ impl Plan {
         })
     }
 
+    /// How long a store that is there but too busy is asked again. Longer than that nobody is busy:
+    /// somebody is stopped in the middle of a write.
+    pub(crate) fn store_patience(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(60);
+        match self.wait {
+            Wait::No => Duration::ZERO,
+            Wait::AtMost(limit) => limit.min(LONGEST),
+            Wait::Forever => LONGEST,
+        }
+    }
+
     /// How long before the end of the lease the last process has to be gone: time for the kernel
     /// and for a busy machine.
     pub(crate) fn margin(&self) -> Duration {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What `sprag run` hands on to its command, or is ended by while it waits.
 pub(crate) const FORWARDED: [Signal; 9] = [
@@ -71,6 +72,12 @@ impl Signals {
         mask.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self(SignalFd::with_flags(&mask, flags)?))
+    }
+
+    /// Whether there is one to be read.
+    pub(crate) fn is_any_pending(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// The next one that came.

@@ -40,7 +40,19 @@ pub(crate) enum Taking {
 }
 
 /// Takes all locks of a plan, or none. `asking` is the number of the lock that is waited for.
+///
+/// Who waits for others is also patient with a store that has too many of them at once.
 pub(crate) async fn take(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result<Taking> {
+    let give_up = client.clock().now().plus(plan.store_patience());
+    loop {
+        match take_once(plan, client, asking).await {
+            Err(error) if error.is_busy() && client.clock().now() < give_up => {}
+            answer => return answer,
+        }
+    }
+}
+
+async fn take_once(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result<Taking> {
     if let Some(view) = done_already(plan, client).await? {
         return Ok(Taking::Done(Box::new(view)));
     }
