@@ -42,14 +42,13 @@ fn a_command_that_cannot_be_started_is_said_after_the_lock_is_free() {
 #[test]
 fn a_lock_that_is_held_is_75_or_what_is_asked_for() {
     let place = Place::new();
-    let mut holder = place.sprag(&["run", "-m", "nightly build", "x", "cat"]);
+    let mut holder =
+        place.sprag(&["run", "-m", "nightly build", "-c", "echo up > up; exec cat", "x"]);
     let mut holder = place.run({
         holder.stdin(std::process::Stdio::piped());
         holder
     });
-    crate::support::wait_for("the holder", || {
-        place.database().exists() && place.look("x").is_locked()
-    });
+    place.wait_lines("up", 1);
     for (words, code) in [
         (&["run", "-n", "x", "true"][..], 75),
         (&["run", "-w", "0", "x", "true"], 75),

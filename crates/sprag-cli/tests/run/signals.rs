@@ -73,8 +73,7 @@ fn a_stop_and_a_continue_are_handed_on() {
 #[test]
 fn while_waiting_a_signal_ends_it_within_a_second_and_leaves_the_queue() {
     let place = Place::new();
-    let holder = place.start(&["run", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["x"]);
     for (signal, code) in [
         (Signal::TERM, 143),
         (Signal::INT, 130),
@@ -100,8 +99,7 @@ fn while_waiting_a_signal_ends_it_within_a_second_and_leaves_the_queue() {
 #[test]
 fn while_waiting_at_a_store_that_is_stuck_too() {
     let place = Place::new();
-    let holder = place.start(&["run", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["x"]);
     let mut waiter = place.start(&["run", "x", "--", "sh", "-c", "echo ran >> ran"]);
     wait_for("a waiter", || !place.look("x").waiters.is_empty());
     let gate = std::fs::File::open(format!("{}.gate", place.database().display())).unwrap();
@@ -119,8 +117,7 @@ fn while_waiting_at_a_store_that_is_stuck_too() {
 #[test]
 fn a_second_control_c_does_not_wait_for_the_store() {
     let place = Place::new();
-    let holder = place.start(&["run", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["x"]);
     let mut waiter = place.start(&["run", "x", "true"]);
     wait_for("a waiter", || !place.look("x").waiters.is_empty());
     let gate = std::fs::File::open(format!("{}.gate", place.database().display())).unwrap();
@@ -144,8 +141,7 @@ fn is_pending(pid: i32, signal: Signal) -> bool {
 #[test]
 fn nothing_is_started_once_a_stop_was_asked_for() {
     let place = Place::new();
-    let holder = place.start(&["run", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["x"]);
     let mut waiter = place.start(&["run", "x", "--", "sh", "-c", "echo ran >> ran"]);
     wait_for("a waiter", || !place.look("x").waiters.is_empty());
     // The lock is handed over and the signal is there when it looks again.

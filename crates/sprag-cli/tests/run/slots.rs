@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{Place, wait_for};
+use crate::support::Place;
 
 #[test]
 fn each_holder_has_a_number_that_no_other_has() {
@@ -34,12 +34,13 @@ fn there_are_no_more_than_asked_for_and_others_must_ask_for_as_many() {
     let place = Place::new();
     let holders: Vec<_> = (0..2)
         .map(|_| {
-            let mut command = place.sprag(&["run", "--slots", "2", "gpu", "cat"]);
+            let mut command =
+                place.sprag(&["run", "--slots", "2", "-c", "echo up >> up; exec cat", "gpu"]);
             command.stdin(Stdio::piped());
             place.run(command)
         })
         .collect();
-    wait_for("two holders", || place.database().exists() && place.look("gpu").holders.len() == 2);
+    place.wait_lines("up", 2);
     assert_eq!(place.end(&["run", "-n", "--slots", "2", "gpu", "true"]).code, 75);
     let other = place.end(&["run", "-n", "--slots", "3", "gpu", "true"]);
     assert!([64, 78].contains(&other.code), "{other:?}");

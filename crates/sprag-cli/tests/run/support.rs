@@ -63,6 +63,14 @@ impl Place {
         Run { child: command.spawn().unwrap() }
     }
 
+    /// Starts a `sprag run` that holds its lock until it is ended, and waits until it does.
+    pub(crate) fn hold(&self, words: &[&str]) -> Run {
+        let script = "echo up > up; exec sleep 100";
+        let run = self.start(&[&["run"], words, &["--", "sh", "-c", script]].concat());
+        self.wait_lines("up", 1);
+        run
+    }
+
     /// Runs `sprag` to its end.
     pub(crate) fn end(&self, words: &[&str]) -> Ended {
         self.start(words).end()

@@ -115,8 +115,7 @@ fn control_z_and_fg_stop_and_go_on() {
 #[test]
 fn while_waiting_there_is_a_spinner_that_is_erased() {
     let place = Place::new();
-    let holder = place.start(&["run", "-m", "nightly", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["-m", "nightly", "x"]);
     let mut terminal = Terminal::start(&place, &[SPRAG, "run", "x", "echo", "mine"]);
     terminal.wait_for("⠋ x · held by ");
     terminal.wait_for("⠙ x · held by ");
@@ -133,8 +132,7 @@ fn while_waiting_there_is_a_spinner_that_is_erased() {
 #[test]
 fn control_c_while_waiting_gives_up() {
     let place = Place::new();
-    let holder = place.start(&["run", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["x"]);
     let mut terminal = Terminal::start(&place, &[SPRAG, "run", "x", "echo", "mine"]);
     terminal.wait_for("⠋ x");
     terminal.press("\x03");

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Place, now, wait_for};
+use crate::support::{Place, now};
 
 #[test]
 fn the_first_line_comes_within_a_second_and_says_who_why_since_when_and_which_place() {
     let place = Place::new();
-    let holder = place.start(&["run", "-m", "deploy v1.8.2", "x", "sleep", "100"]);
-    wait_for("the holder", || place.database().exists() && place.look("x").is_locked());
+    let holder = place.hold(&["-m", "deploy v1.8.2", "x"]);
     let started = now();
     let mut waiter = place.start(&["run", "-w", "10m", "x", "echo", "mine"]);
     let mut err = BufReader::new(waiter.child.stderr.take().unwrap());
