@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod held;
 mod identity;
+mod nearest;
 mod output;
 mod run;
 mod store;

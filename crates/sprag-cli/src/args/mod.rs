@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::acquire::Acquire;
 pub(crate) use self::breaking::Break;
@@ -49,6 +49,7 @@ use crate::code::Code;
 use crate::config::environment;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::nearest::nearest;
 use crate::output::Output;
 use crate::output::style::{Colour, Style};
 
@@ -133,7 +134,7 @@ pub(crate) enum Parsed {
 /// Reads the command line. Help and errors are answered at once.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let error = match Cli::try_parse_from(&arguments) {
+    let error = match Cli::try_parse_from(&arguments).and_then(|cli| refuse_flag(cli, &arguments)) {
         Ok(cli) => return Parsed::Command(Box::new(cli)),
         Err(error) => error,
     };
@@ -157,6 +158,19 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
     }
 }
 
+/// Refuses a flag that `run` does not know where the name of its lock should be.
+///
+/// What follows the name may look like flags, so clap takes all of it as it is, the first word
+/// too. That one is looked at again more strictly; behind `--` it may be anything.
+fn refuse_flag(cli: Cli, arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let Command::Run(run) = &cli.command else { return Ok(cli) };
+    if run.words.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        let strict = |run: clap::Command| run.mut_arg("words", |w| w.allow_hyphen_values(false));
+        Cli::command().mut_subcommand("run", strict).try_get_matches_from(arguments)?;
+    }
+    Ok(cli)
+}
+
 /// Says in our form what clap found; the usage lines are in the help.
 fn usage(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
@@ -167,6 +181,16 @@ fn usage(error: &clap::Error) -> Failure {
     for line in paragraphs.flat_map(str::lines) {
         if let Some(tip) = line.trim().strip_prefix("tip: ") {
             failure = failure.advice(tip);
+        }
+    }
+    // Clap does not recognise a slip in a word of three letters.
+    if let (Some(ContextValue::String(word)), None) =
+        (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+    {
+        let cli = Cli::command();
+        let known = cli.get_subcommands().filter(|command| !command.is_hide_set());
+        if let Some(meant) = nearest(word, known.map(clap::Command::get_name)) {
+            failure = failure.advice(format!("a similar subcommand exists: '{meant}'"));
         }
     }
     let words = match error.get(ContextKind::Usage) {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use serde_json::json;
 use sprag::{HolderView, LockView};
 
-use super::{Outcome, nearest};
+use super::{Outcome, suggest};
 use crate::args::Break;
 use crate::code::Code;
 use crate::context::Context;
@@ -24,7 +24,7 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
             seen.holders.iter().filter(|holder| holder.fence == args.token).collect();
         let [first, ..] = &holders[..] else {
             if seen.fence == sprag::Fence::ZERO {
-                nearest::suggest(args.name.as_str(), &opened, context).await;
+                suggest::lock(args.name.as_str(), &opened, context).await;
             }
             return Err(not_held(args, &seen));
         };

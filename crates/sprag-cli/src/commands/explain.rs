@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Outcome, nearest};
+use super::Outcome;
 use crate::args::Explain;
 use crate::code::Code;
 use crate::context::Context;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
+use crate::nearest::nearest;
 use crate::output::table::Table;
 
 const TOPICS: &[(&str, &str)] = &[
@@ -44,8 +45,8 @@ pub(crate) fn explain(args: &Explain, context: &Context) -> Outcome {
     }
     let known = Code::ALL.iter().flat_map(|code| [code.id(), code.name()]);
     let known = known.chain(TOPICS.iter().map(|(topic, _)| *topic));
-    let message = match nearest::nearest(&subject.to_ascii_uppercase(), known.clone())
-        .or_else(|| nearest::nearest(&wanted, known))
+    let message = match nearest(&subject.to_ascii_uppercase(), known.clone())
+        .or_else(|| nearest(&wanted, known))
     {
         Some(meant) => format!("there is no code or topic {subject:?}; did you mean {meant:?}?"),
         None => format!("there is no code or topic {subject:?}"),

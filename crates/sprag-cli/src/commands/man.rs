@@ -6,12 +6,13 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use serde_json::json;
 
-use super::{Outcome, nearest};
+use super::Outcome;
 use crate::args::{Cli, Man};
 use crate::code::Code;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::nearest::nearest;
 
 /// Prints one page or writes all of them.
 pub(crate) fn show(args: &Man, context: &Context) -> Outcome {
@@ -35,7 +36,7 @@ pub(crate) fn show(args: &Man, context: &Context) -> Outcome {
     let wanted = args.command.as_ref().map_or_else(|| "sprag".into(), |c| format!("sprag-{c}"));
     let Some(page) = pages.iter().find(|page| page.get_name() == wanted) else {
         let known = pages.iter().map(Command::get_name);
-        let meant = nearest::nearest(&wanted, known).and_then(|name| name.strip_prefix("sprag-"));
+        let meant = nearest(&wanted, known).and_then(|name| name.strip_prefix("sprag-"));
         let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
         let message = format!("there is no page {wanted:?}{meant}");
         return Err(Failure::new(Code::Unknown, message).hint("see the commands", "sprag help"));

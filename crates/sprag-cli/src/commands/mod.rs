@@ -11,11 +11,11 @@ mod explain;
 mod log;
 mod ls;
 mod man;
-mod nearest;
 mod release;
 mod renew;
 mod show;
 mod stores;
+mod suggest;
 mod watch;
 mod why;
 

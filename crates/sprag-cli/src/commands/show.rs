@@ -2,7 +2,7 @@
 
 use sprag::{LockView, WaiterView};
 
-use super::{Outcome, nearest, watch};
+use super::{Outcome, suggest, watch};
 use crate::args::Show;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ pub(crate) fn show(args: &Show, context: &Context) -> Outcome {
         let lock = read().await?;
         print(&lock, &opened, context);
         if lock.fence == sprag::Fence::ZERO {
-            nearest::suggest(args.name.as_str(), &opened, context).await;
+            suggest::lock(args.name.as_str(), &opened, context).await;
         }
         Ok(Exit::OK)
     })

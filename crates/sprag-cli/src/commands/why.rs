@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sprag::store::Listing;
 use sprag::{LockName, LockView, PartyId};
 
-use super::{Outcome, nearest};
+use super::{Outcome, suggest};
 use crate::args::Why;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -49,7 +49,7 @@ pub(crate) fn why(args: &Why, context: &Context) -> Outcome {
         if let (Some(name), [answer]) = (&args.name, &answers[..])
             && answer.unused
         {
-            nearest::suggest(name.as_str(), &opened, context).await;
+            suggest::lock(name.as_str(), &opened, context).await;
         }
         Ok(Exit::OK)
     })

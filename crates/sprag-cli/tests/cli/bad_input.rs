@@ -7,6 +7,9 @@ fn bad_input_is_named_with_its_place_and_what_was_meant() {
     let long = "x".repeat(256);
     let table: &[(&[&str], i32, &[&str])] = &[
         (&["shwo", "x"], 64, &["'shwo'", "'show'"]),
+        (&["rnu", "x", "true"], 64, &["'rnu'", "'run'"]),
+        (&["run", "--tll", "3", "x", "true"], 64, &["'--tll'", "'--ttl'", "sprag help run"]),
+        (&["run", "-n", "-k", "x", "true"], 64, &["unexpected argument '-k'", "'-- -k'"]),
         (&["ls", "--jsno"], 64, &["'--jsno'", "'--json'"]),
         (&["acquire", "--tll", "3", "x"], 64, &["'--tll'", "'--ttl'", "sprag help acquire"]),
         (&["acquire", "x", "--ttl", "5 minutes"], 64, &["\"5 minutes\" is no duration", "--ttl"]),

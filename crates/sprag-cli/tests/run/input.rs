@@ -69,3 +69,12 @@ fn the_command_learns_about_its_lock() {
     assert!(value("SPRAG_DEADLINE").ends_with('Z'));
     assert!(!std::path::Path::new(&value("SPRAG_SOCKET")).exists(), "it is removed at the end");
 }
+
+#[test]
+fn a_name_that_looks_like_a_flag_needs_two_dashes_before_it() {
+    let place = Place::new();
+    let ended = place.end(&["run", "--", "--tll", "sh", "-c", "echo $SPRAG_LOCK"]);
+    assert_eq!(ended.out, "--tll\n", "{ended:?}");
+    let ended = place.end(&["run", "--tll", "3", "sh", "-c", "echo $SPRAG_LOCK"]);
+    assert_eq!((ended.code, ended.out.as_str()), (64, ""), "{ended:?}");
+}
