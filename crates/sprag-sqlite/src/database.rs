@@ -1,9 +1,12 @@
 //! [`Database`]: one connection and the schema.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use sprag_core::{Error, ErrorKind, Result};
 
@@ -65,6 +68,8 @@ pub(crate) struct Database {
     pub(crate) connection: Connection,
     pub(crate) path: PathBuf,
     pub(crate) cache: Cache,
+    /// How many frames the log had after the last commit.
+    pub(crate) frames: Arc<AtomicU32>,
 }
 
 impl Database {
@@ -78,13 +83,18 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(path, flags).map_err(|e| from_sqlite(path, e))?;
-        let database = Self { connection, path: path.to_owned(), cache: Cache::default() };
-        database.configure().map_err(|e| database.error(e))?;
+        let mut database = Self {
+            connection,
+            path: path.to_owned(),
+            cache: Cache::default(),
+            frames: Arc::default(),
+        };
+        database.configure().map_err(|e| from_sqlite(path, e))?;
         Ok(database)
     }
 
-    fn configure(&self) -> rusqlite::Result<()> {
-        let connection = &self.connection;
+    fn configure(&mut self) -> rusqlite::Result<()> {
+        let connection = &mut self.connection;
         connection.busy_timeout(SQLITE_PATIENCE)?;
         // Closing neither costs an fsync nor changes a file that is not ours.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -95,6 +105,11 @@ impl Database {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         // Checkpoints are made by the housekeeping, so that no caller pays for one.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        let frames = Arc::clone(&self.frames);
+        connection.wal_hook(Some(move |_: &mut Wal, length| {
+            frames.store(u32::try_from(length).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
         connection.pragma_update(None, "mmap_size", 0)?;
         connection.set_prepared_statement_cache_capacity(32);
         Ok(())

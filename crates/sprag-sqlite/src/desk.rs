@@ -87,8 +87,8 @@ pub(crate) struct Shared {
     pub(crate) trail: Trail,
     pub(crate) busy_timeout: Duration,
     pub(crate) max_free_records: u32,
-    /// Writes since the last housekeeping.
-    pub(crate) writes: AtomicU32,
+    /// How many frames the log had after our last commit.
+    pub(crate) frames: AtomicU32,
     /// Whether the housekeeping waits for the gate. Who finds the gate free stands behind it, or
     /// a busy thread would keep it out for ever.
     pub(crate) gate_wanted: AtomicBool,
@@ -149,6 +149,10 @@ impl Shared {
                 }
                 result => {
                     if let Ok(answers) = &result {
+                        // First of all, those who can go on now: they need not come here.
+                        self.announce(work, answers);
+                        let frames = database.frames.load(Ordering::Relaxed);
+                        self.frames.store(frames, Ordering::Relaxed);
                         self.log(work, answers);
                     }
                     return result;
@@ -173,7 +177,6 @@ impl Shared {
 
     fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
         if let Some(applied) = self.attempt_from_memory(database, work)? {
-            self.writes.fetch_add(1, Ordering::Relaxed);
             return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new(), place: None })]);
         }
         let transaction = database.begin()?;
@@ -188,9 +191,6 @@ impl Shared {
             }
         }
         transaction.commit()?;
-        if answers.iter().flatten().any(|answer| answer.applied.changed) {
-            self.writes.fetch_add(1, Ordering::Relaxed);
-        }
         Ok(answers)
     }
 
@@ -206,9 +206,8 @@ impl Shared {
         self.trail.append(&entries, unix_micros);
     }
 
-    /// Wakes those whose answer changed. Called outside the gate, so that they find it free.
-    /// If the process dies before this, their timers do it.
-    pub(crate) fn announce(&self, work: &Work, answers: &Answers) {
+    /// Wakes those whose answer changed. If the process dies before this, their timers do it.
+    fn announce(&self, work: &Work, answers: &Answers) {
         for ((_, command), answer) in work.commands.iter().zip(answers) {
             let Ok(answer) = answer else { continue };
             let asker = lease_of(command);

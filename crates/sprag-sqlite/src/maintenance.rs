@@ -14,14 +14,15 @@ use crate::gate::Inside;
 use crate::place::Place;
 use crate::queue::Reach;
 
-/// After how many transactions of this handle the housekeeping runs; each adds about 4 KiB to
-/// the log.
-const EVERY: u32 = 500;
+/// From this many frames on, the housekeeping runs: 4 MiB that are written over again and again are
+/// cheaper than new ones.
+const LONG_LOG: u32 = 1_000;
+/// Of many processes that find a long log, the ones whose commit ended in the first few of so many
+/// frames do it: one or two, and others later if these die.
+const SHIFT: u32 = 256;
+const SHARE: u32 = 8;
 /// After how many checkpoints the free records are counted.
 const CLEAN_UP_EVERY: u32 = 8;
-/// From this many frames on, the log is copied inside the gate, so that it can start again even
-/// if somebody always writes.
-const LONG_LOG: i64 = 1_000;
 /// From this many bytes on, the log is cut. Before, it keeps its space for full disks.
 const HUGE_LOG: u64 = 32 << 20;
 /// The same where nobody else is there: who comes first has to read the whole log.
@@ -32,11 +33,11 @@ const CLEANED_AT_ONCE: u32 = 256;
 impl Shared {
     /// Starts the housekeeping if it is due.
     pub(crate) fn tidy_if_due(self: &Arc<Self>) {
-        if self.writes.load(Ordering::Relaxed) < EVERY || self.tidying.swap(true, Ordering::AcqRel)
-        {
+        let frames = self.frames.load(Ordering::Relaxed);
+        let due = frames >= LONG_LOG && frames % SHIFT < SHARE;
+        if !due || self.tidying.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.writes.store(0, Ordering::Relaxed);
         let clean_up = self.tidied.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEAN_UP_EVERY);
         let shared = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("sprag-tidy".into()).spawn(move || {
@@ -71,7 +72,8 @@ impl Shared {
     fn tidy_log(&self, desk: &Desk) -> Result<()> {
         let (frames, copied) = desk.database.checkpoint(false)?;
         let huge = self.place.log_size() > HUGE_LOG;
-        if huge || (frames > LONG_LOG && copied < frames) {
+        // Inside the gate, so that it starts again even if somebody always writes.
+        if huge || (frames > i64::from(LONG_LOG) && copied < frames) {
             let _inside = self.enter(desk)?;
             desk.database.checkpoint(huge)?;
         }

@@ -64,7 +64,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         clock: config.clock,
         busy_timeout: config.busy_timeout,
         max_free_records: config.max_free_records,
-        writes: 0.into(),
+        frames: 0.into(),
         gate_wanted: false.into(),
         tidying: false.into(),
         tidied: 0.into(),

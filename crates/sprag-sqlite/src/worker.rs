@@ -187,13 +187,10 @@ impl Queue {
             };
             finished.push((job, result));
         }
-        // Answers and wake-ups go out after the gate is free, so that nobody runs into it.
+        // Answers go out after the gate is free, so that nobody runs into it.
         drop(entered);
         for (job, result) in finished {
             self.unanswered.fetch_sub(1, Ordering::AcqRel);
-            if let Ok(answers) = &result {
-                shared.announce(&job.work, answers);
-            }
             // The caller may have gone meanwhile; then it releases by its lease id.
             drop(job.reply.send(result));
         }
