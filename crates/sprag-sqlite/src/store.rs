@@ -349,9 +349,7 @@ impl Store for SqliteStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        let wakeups = &self.inner.shared.wakeups;
-        wakeups.mailboxes().close(lease);
-        wakeups.unwatch(lease);
+        self.inner.shared.wakeups.unwatch(lease);
         let answer = self.run_one(Operation::Release, name, Command::Release { lease }).await?;
         Ok(answer.applied.outcome.into_released())
     }

@@ -153,6 +153,7 @@ impl Wakeups {
 
     /// Stops watching for `lease` and forgets what came for it.
     pub(crate) fn unwatch(&self, lease: LeaseId) {
+        self.hub.mailboxes.close(lease);
         self.hub.awaited().remove(&lease);
         self.hub.watches.unwatch(lease);
     }
