@@ -20,7 +20,7 @@ const SCHEMA_VERSION: i32 = 2;
 /// Older versions may damage the database when two processes write and checkpoint at once.
 const MIN_SQLITE: i32 = 3_051_003;
 /// The gate is waited for instead; this only covers recovery after a crash.
-const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
+pub(crate) const SQLITE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The largest fence that was cleaned away, in `meta`.
 pub(crate) const HIGH_WATER: &str = "fence";
@@ -113,6 +113,11 @@ impl Database {
         connection.pragma_update(None, "mmap_size", 0)?;
         connection.set_prepared_statement_cache_capacity(32);
         Ok(())
+    }
+
+    /// How long SQLite itself waits for other connections.
+    pub(crate) fn wait_for_others(&self, patience: Duration) -> Result<()> {
+        self.connection.busy_timeout(patience).map_err(|e| self.error(e))
     }
 
     /// Tells whose file it is, and refuses it if it is not ours.

@@ -14,7 +14,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::Duration;
+
+use crate::place::Place;
 
 /// One open file description of the gate. Two of them exclude each other, also in one process.
 #[derive(Debug)]
@@ -51,49 +54,97 @@ impl Gate {
         }
     }
 
-    /// Tries to enter for about `patience`; only for opening, where there is no worker yet.
-    pub(crate) fn enter_within(&self, patience: Duration) -> io::Result<Option<Inside<'_>>> {
-        let (mut waited, mut pause) = (Duration::ZERO, Duration::from_micros(200));
-        loop {
-            if let Some(inside) = self.try_enter()? {
-                return Ok(Some(inside));
-            }
-            if waited >= patience {
-                return Ok(None);
-            }
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a blocking file lock cannot be given a time limit"
-            )]
-            std::thread::sleep(pause);
-            waited += pause;
-            pause = (pause * 2).min(Duration::from_millis(10));
+    /// Waits in the lobby and at the gate like everybody else, but at most for `patience`; for
+    /// opening, where there is no worker yet. Asking again and again instead would never meet a
+    /// gate at which others always stand.
+    pub(crate) fn enter_within(place: &Place, patience: Duration) -> io::Result<Option<Entered>> {
+        let gate = Self::open(&place.gate)?;
+        if gate.0.try_lock().is_ok() {
+            return Ok(Some(Entered(gate.0)));
         }
+        let lobby = Self::open(&place.lobby)?;
+        let (sender, receiver) = mpsc::sync_channel(0);
+        let wait = move || {
+            let entered = lobby.enter().and_then(|called| {
+                gate.0.lock()?;
+                drop(called);
+                Ok(Entered(gate.0))
+            });
+            // If nobody is there to take it any more, it is left at once.
+            drop(sender.send(entered));
+        };
+        std::thread::Builder::new().name("sprag-gate".into()).spawn(wait)?;
+        match receiver.recv_timeout(patience) {
+            Ok(entered) => entered.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Being inside, with a description of one's own; dropped to leave.
+#[derive(Debug)]
+pub(crate) struct Entered(File);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        leave(&self.0);
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.0.unlock() {
-            tracing::error!(%error, "the gate of the lock database could not be unlocked");
-        }
+        leave(self.0);
+    }
+}
+
+fn leave(file: &File) {
+    if let Err(error) = file.unlock() {
+        tracing::error!(%error, "the gate of the lock database could not be unlocked");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Gate;
+    use crate::place::Place;
     use std::time::Duration;
 
     #[test]
     fn one_at_a_time_also_within_a_process() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("gate");
-        let (one, two) = (Gate::open(&path).unwrap(), Gate::open(&path).unwrap());
+        let place = Place::prepare(&dir.path().join("locks.db")).unwrap();
+        let (one, two) = (Gate::open(&place.gate).unwrap(), Gate::open(&place.gate).unwrap());
+        let within = |millis| Gate::enter_within(&place, Duration::from_millis(millis)).unwrap();
         let inside = one.try_enter().unwrap().unwrap();
         assert!(two.try_enter().unwrap().is_none());
-        assert!(two.enter_within(Duration::from_millis(3)).unwrap().is_none());
+        assert!(within(3).is_none());
         drop(inside);
-        assert!(two.try_enter().unwrap().is_some());
+        // Whoever gave up leaves as soon as it gets in.
+        let inside = within(10_000).unwrap();
+        assert!(two.try_enter().unwrap().is_none());
+        drop(inside);
+        drop(two.enter().unwrap());
+    }
+
+    #[test]
+    fn who_opens_gets_in_although_others_always_stand_at_the_gate() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::prepare(&dir.path().join("locks.db")).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let gate = Gate::open(&place.gate).unwrap();
+                    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let _inside = gate.enter().unwrap();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for _ in 0..20 {
+                assert!(Gate::enter_within(&place, Duration::from_secs(20)).unwrap().is_some());
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
     }
 }

@@ -8,7 +8,7 @@ use sprag_core::record::Hold;
 use sprag_core::{ErrorKind, LockName, Result};
 
 use crate::config::SqliteConfig;
-use crate::database::{Database, Identity};
+use crate::database::{Database, Identity, SQLITE_PATIENCE};
 use crate::desk::{Desk, Shared};
 use crate::error::{busy, error, from_io};
 use crate::gate::Gate;
@@ -32,6 +32,8 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     };
     let place = Place::prepare(&config.path)?;
     let database = Database::connect(&place.database)?;
+    // Others may be making the database right now, and be slow.
+    database.wait_for_others(config.busy_timeout)?;
     // Before anything is made beside it: somebody else's file is left alone.
     database.identify()?;
     let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
@@ -39,7 +41,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     let session = {
         // All inside the gate: two that open at once must agree on the schema, the boot and who
         // was here first.
-        let entered = gate.enter_within(config.busy_timeout);
+        let entered = Gate::enter_within(&place, config.busy_timeout);
         let entered = entered.map_err(|e| from_io("lock", &place.gate, e))?;
         let _inside = entered.ok_or_else(|| busy(&place.database))?;
         match database.identify()? {
@@ -55,6 +57,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         let session = Session::start(&place.sessions);
         Arc::new(session.map_err(|e| from_io("create a session in", &place.sessions, e))?)
     };
+    database.wait_for_others(SQLITE_PATIENCE)?;
     let wakeups = Wakeups::new(Arc::clone(&session));
     let shared = Arc::new(Shared {
         wakeups: wakeups.map_err(|e| from_io("make sockets for", &place.sessions, e))?,

@@ -231,7 +231,16 @@ impl Hub {
                     return;
                 }
             }
-            self.read_datagrams(receiver);
+            // Who was woken wants this core: nothing is asked that was not reported.
+            let reported =
+                |source: Option<&PollFd<'_>>| source.is_some_and(|s| !s.revents().is_empty());
+            let (woken, ended) = (reported(sources.first()), reported(sources.get(1)));
+            if woken {
+                self.read_datagrams(receiver);
+            }
+            if woken && !ended && patience.is_none() {
+                continue;
+            }
             if let Some(source) = self.watches.source() {
                 let mut events = Reader::new(source.as_fd(), &mut buffer);
                 while let Ok(event) = events.next() {
