@@ -7,12 +7,13 @@
 //!
 //! In front of the gate is the lobby, a second file of the same kind, for those who want a lock.
 //! One of them at a time stands at the gate, so that who gives a lock back waits for one request
-//! and not for a crowd. It is good manners, too: who finds the lobby taken for long and the gate
-//! free goes around it.
+//! and not for a crowd. It is good manners, too: who sees that nobody has come through the lobby
+//! for a while, and that the gate is free, goes around it. Who comes through it counts up a number
+//! in its file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -54,6 +55,19 @@ impl Gate {
         }
     }
 
+    /// Waits until it is called, and counts.
+    pub(crate) fn be_called(&self) -> io::Result<Inside<'_>> {
+        let inside = self.enter()?;
+        self.0.write_all_at(&self.calls().wrapping_add(1).to_ne_bytes(), 0)?;
+        Ok(inside)
+    }
+
+    /// How many have come through; zero if that cannot be read.
+    pub(crate) fn calls(&self) -> u64 {
+        let mut number = [0; 8];
+        self.0.read_exact_at(&mut number, 0).map_or(0, |()| u64::from_ne_bytes(number))
+    }
+
     /// Waits in the lobby and at the gate like everybody else, but at most for `patience`; for
     /// opening, where there is no worker yet. Asking again and again instead would never meet a
     /// gate at which others always stand.
@@ -65,7 +79,7 @@ impl Gate {
         let lobby = Self::open(&place.lobby)?;
         let (sender, receiver) = mpsc::sync_channel(0);
         let wait = move || {
-            let entered = lobby.enter().and_then(|called| {
+            let entered = lobby.be_called().and_then(|called| {
                 gate.0.lock()?;
                 drop(called);
                 Ok(Entered(gate.0))

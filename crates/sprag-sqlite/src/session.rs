@@ -114,7 +114,11 @@ fn is_dead(path: &Path) -> bool {
     }
 }
 
-/// Removes what dead sessions left behind. Called inside the gate. Returns how many are alive.
+/// So many live sessions are a crowd.
+const CROWD: usize = 32;
+
+/// Removes what dead sessions left behind. Called inside the gate. Returns how many are alive; in a
+/// crowd not all of them are looked at, which others do.
 pub(crate) fn sweep(directory: &Path) -> io::Result<usize> {
     let mut alive = 0;
     for entry in fs::read_dir(directory)? {
@@ -126,8 +130,11 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<usize> {
                 remove(&path);
             }
         } else if is_id(name.strip_prefix(UNBORN).unwrap_or(name)) {
-            // All of them: a new boot must not overlook a live one.
+            // Until some are found: a new boot must not overlook a live one.
             alive += usize::from(!is_dead(&path));
+            if alive == CROWD {
+                break;
+            }
         }
     }
     Ok(alive)

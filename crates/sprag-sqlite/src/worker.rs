@@ -112,7 +112,8 @@ impl Worker {
         let place = &self.shared.place;
         let mut desk = Desk::open(place)?;
         let lobby = || Gate::open(&place.lobby).map_err(|e| from_io("open", &place.lobby, e));
-        let lobby = self.patient.then(lobby).transpose()?;
+        let [lobby, watched] =
+            [self.patient.then(lobby).transpose()?, self.patient.then(lobby).transpose()?];
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
             spawned
@@ -120,11 +121,12 @@ impl Worker {
                 .map_err(|e| from_io("start a thread for", &self.shared.place.database, e))
         };
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
-        let may_go_around = lobby.is_some();
         let serve = move || while queue.serve(&shared, &mut desk, lobby.as_ref()) {};
         spawn("sprag-sqlite", Box::new(serve))?;
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
-        spawn("sprag-timer", Box::new(move || while queue.time(&shared, may_go_around) {}))
+        let mut calls = 0;
+        let time = move || while queue.time(&shared, watched.as_ref(), &mut calls) {};
+        spawn("sprag-timer", Box::new(time))
     }
 
     /// Tells the threads to end, without waiting: one may be stuck at the gate for long.
@@ -157,7 +159,7 @@ impl Queue {
         }
         drop(state);
         // Without a lobby it works as well, only not as smoothly.
-        let _called = lobby.map(Gate::enter);
+        let _called = lobby.map(Gate::be_called);
         let entered = desk.gate.enter();
         self.work(shared, &desk.database, entered);
         true
@@ -210,7 +212,7 @@ impl Queue {
 
     /// One turn of the timer: sleep while there is nothing to time, else let a tick pass and
     /// answer those who waited for all their ticks. It sleeps on through most short waits.
-    fn time(&self, shared: &Shared, may_go_around: bool) -> bool {
+    fn time(&self, shared: &Shared, lobby: Option<&Gate>, calls: &mut u64) -> bool {
         let mut state = self.lock();
         while state.jobs.is_empty() && !state.stopped {
             state.ticking = false;
@@ -237,8 +239,10 @@ impl Queue {
         }
         let late = state.jobs.front().is_some_and(|job| now - job.tick > 1);
         drop(state);
-        if may_go_around
-            && late
+        let Some(lobby) = lobby else { return true };
+        let before = std::mem::replace(calls, lobby.calls());
+        if late
+            && before == *calls
             && let Err(error) = self.go_around(shared)
         {
             tracing::debug!(%error, "could not go around the lobby");

@@ -52,6 +52,26 @@ fn a_stuck_gate_is_busy_in_time_and_looking_still_works() {
 }
 
 #[test]
+fn a_process_stopped_in_the_lobby_holds_nobody_up_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let config = SqliteConfig::new(&path).busy_timeout(Duration::from_secs(2));
+    let store = SqliteStore::with_config(config).unwrap();
+    let lobby = File::create(beside(&path, ".lobby")).unwrap();
+    lobby.lock().unwrap();
+    let gate = take_gate(&path);
+    let wish = request("job");
+    // It finds the gate taken, and the worker finds the lobby taken for good.
+    let mut wishing = store.try_acquire(&wish);
+    assert!(wishing.as_mut().now_or_never().is_none());
+    drop(gate);
+    let answer = block_on(wishing).unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+    release(&store, &wish);
+    drop(lobby);
+}
+
+#[test]
 fn a_dropped_request_is_not_done_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sprag.db");

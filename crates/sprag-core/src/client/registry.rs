@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::lease::Lease;
 use super::tenure::Phase;
 use crate::clock::Moment;
-use crate::id::LeaseId;
+use crate::id::{LeaseId, PartyId};
 
 /// How many leases that could not be released are remembered, to be reported at shutdown.
 const MOST_LEFT: usize = 1000;
@@ -82,6 +82,16 @@ impl Registry {
     pub(crate) fn is_holding(&self, id: LeaseId) -> bool {
         let lease = self.lock().leases.get(&id).map(|entry| Arc::clone(&entry.lease));
         lease.is_some_and(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
+    }
+
+    /// Whether the party holds anything through this client right now.
+    pub(crate) fn is_party_holding(&self, party: PartyId) -> bool {
+        let leases: Vec<_> = {
+            let inner = self.lock();
+            let of_party = inner.leases.values().filter(|entry| entry.lease.party == party);
+            of_party.map(|entry| Arc::clone(&entry.lease)).collect()
+        };
+        leases.iter().any(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
     }
 
     /// Takes note of when the lease wants to be looked at.
