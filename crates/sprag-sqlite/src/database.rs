@@ -122,6 +122,8 @@ impl Database {
 
     /// Tells whose file it is, and refuses it if it is not ours.
     pub(crate) fn identify(&self) -> Result<Identity> {
+        // One look: between two, somebody else may make it ours.
+        let _look = self.begin()?;
         let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let application: i32 = pragma("application_id").map_err(|e| self.error(e))?;
         let version: i32 = pragma("user_version").map_err(|e| self.error(e))?;
