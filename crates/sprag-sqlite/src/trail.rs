@@ -52,13 +52,14 @@ impl Trail {
             lines.push_str(&entry.to_json());
             lines.push('\n');
         }
-        // Another process may have begun a new file, and somebody may have deleted it.
-        let current = match (&*file, fs::metadata(&self.path)) {
-            (Some(file), Ok(found)) if found.len() < self.max_bytes => {
-                let mine = file.metadata()?;
-                (mine.dev(), mine.ino()) == (found.dev(), found.ino())
+        // Another process may have begun a new file because this one is full, and somebody may
+        // have deleted it.
+        let current = match &*file {
+            Some(file) => {
+                let found = file.metadata()?;
+                found.len() < self.max_bytes && found.nlink() > 0
             }
-            _ => false,
+            None => false,
         };
         if !current {
             *file = Some(self.open(unix_micros)?);
