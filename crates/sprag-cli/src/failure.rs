@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use sprag::{Error, ErrorKind, Operation};
 
+use crate::circle;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::output::{Output, SCHEMA};
@@ -16,8 +17,8 @@ struct Inner {
     code: Code,
     exit: Exit,
     message: String,
-    /// Label and text, one line each.
-    facts: Vec<(&'static str, String)>,
+    /// One line each.
+    facts: Vec<String>,
     hints: Vec<Hint>,
     details: Map<String, Value>,
 }
@@ -49,10 +50,16 @@ impl Failure {
         self
     }
 
+    /// Adds a fact under a label.
+    #[must_use]
+    pub(crate) fn fact(self, label: &'static str, text: impl AsRef<str>) -> Self {
+        self.line(format!("{label:<8} {}", text.as_ref()))
+    }
+
     /// Adds a line of facts.
     #[must_use]
-    pub(crate) fn fact(mut self, label: &'static str, text: impl Into<String>) -> Self {
-        self.0.facts.push((label, text.into()));
+    pub(crate) fn line(mut self, text: String) -> Self {
+        self.0.facts.push(text);
         self
     }
 
@@ -106,8 +113,8 @@ impl Failure {
         let style = output.err;
         let mut text =
             format!("{}: {}", style.bad(&format!("error[{}]", self.0.code.id())), self.0.message);
-        for (label, fact) in &self.0.facts {
-            text += &format!("\n  {label:<8} {fact}");
+        for fact in &self.0.facts {
+            text += &format!("\n  {fact}");
         }
         let commands = self.0.hints.iter().filter(|hint| hint.command.is_some());
         let width = commands.map(|hint| hint.what.chars().count()).max().unwrap_or(0);
@@ -145,6 +152,9 @@ impl Hint {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        if let (Some(lock), Some(deadlock)) = (error.lock(), error.deadlock()) {
+            return circle::describe(lock, deadlock);
+        }
         let failure = Self::new(code_of(&error), error.to_string());
         let failure = match error.lock() {
             Some(lock) => failure.detail("lock", lock.as_str()),

@@ -1,6 +1,7 @@
 //! `sprag`: hold a lock while a command runs, and look at locks, on any store.
 
 mod args;
+mod circle;
 mod code;
 mod commands;
 mod config;

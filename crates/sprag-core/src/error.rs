@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::loss::Loss;
 use crate::name::LockName;
+use crate::policy::deadlock::Deadlock;
 
 /// A result of sprag.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -200,6 +201,11 @@ impl Error {
             ErrorKind::Lost(loss) => Some(loss),
             _ => None,
         }
+    }
+
+    /// Who waits for whom, if that would never end.
+    pub fn deadlock(&self) -> Option<&Deadlock> {
+        self.0.source.as_ref()?.downcast_ref()
     }
 
     /// Whether the same call may succeed later without anything being changed.

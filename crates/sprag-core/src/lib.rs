@@ -19,6 +19,7 @@ mod error;
 mod fence;
 mod holder;
 mod id;
+mod lineage;
 mod loss;
 pub mod mailbox;
 mod memory;

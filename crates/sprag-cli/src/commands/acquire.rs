@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::held;
 use crate::output::view::{millis, shell_word};
 use crate::output::{Output, time};
+use crate::run::environment::{Around, store_url};
 use crate::store::Opened;
 
 /// When the first line about waiting comes, and the next ones.
@@ -84,7 +85,9 @@ async fn take(
 }
 
 fn request(args: &Acquire, settings: &Settings, opened: &Opened) -> LockRequest {
-    let mut request = opened.lock(args.name.as_str()).priority(args.priority);
+    let around = Around::here(&store_url(&settings.store.value));
+    let request = opened.lock(args.name.as_str()).party(around.inner_party());
+    let mut request = request.priority(args.priority);
     if args.shared {
         request = request.shared();
     }

@@ -91,10 +91,10 @@ impl Graph {
         self.locks.iter().find(|lock| lock.name == *name)
     }
 
-    /// The locks that a party waits for, be it for an upgrade.
+    /// The locks that a party or somebody inside of it waits for, be it for an upgrade.
     fn wanted_by(&self, party: PartyId) -> impl Iterator<Item = &LockView> {
         self.locks.iter().filter(move |lock| {
-            lock.waiters.iter().any(|waiter| waiter.party == party)
+            lock.waiters.iter().any(|waiter| waits(party, waiter.party))
                 || lock.holders.iter().any(|holder| holder.upgrading && holder.party == party)
         })
     }
@@ -164,7 +164,7 @@ impl Graph {
             for waiter in self.lock(name).into_iter().flat_map(|lock| &lock.waiters) {
                 if blocked.insert(waiter.party) {
                     let held = self.locks.iter().filter(|lock| {
-                        lock.holders.iter().any(|holder| holder.party == waiter.party)
+                        lock.holders.iter().any(|holder| waits(holder.party, waiter.party))
                     });
                     locks.extend(held.map(|lock| &lock.name));
                 }
@@ -172,6 +172,11 @@ impl Graph {
         }
         blocked.len()
     }
+}
+
+/// Whether a holder has to wait until this waiter is done.
+fn waits(holder: PartyId, waiter: PartyId) -> bool {
+    holder == waiter || holder.is_around(waiter)
 }
 
 impl Answer {

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use sprag::LockName;
+use sprag::entropy::OsEntropy;
+use sprag::{LockName, PartyId};
 
 use super::plan::Plan;
 use super::socket;
@@ -12,8 +13,9 @@ use crate::config::environment as variable;
 use crate::output::time;
 
 /// What is about one lock and must not be inherited from a run around this one.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "SPRAG_LOCK",
+    "SPRAG_PARTY",
     "SPRAG_TOKEN",
     "SPRAG_LEASE",
     "SPRAG_MODE",
@@ -32,7 +34,6 @@ pub(crate) fn without() -> Vec<String> {
 pub(crate) fn variables(
     plan: &Plan,
     taken: &Taken,
-    store: &str,
     holder: &str,
     socket: Option<&Path>,
 ) -> Vec<(String, OsString)> {
@@ -62,12 +63,14 @@ pub(crate) fn variables(
     if let Some(socket) = socket {
         put("SPRAG_SOCKET", socket.into());
     }
-    let mut held = around(store).into_iter().map(|outer| outer.text()).collect::<Vec<_>>();
+    let mut held: Vec<_> = plan.around.held.iter().map(Outer::text).collect();
     held.extend(taken.guards().iter().map(|guard| format!("{}:{}", guard.name(), guard.fence())));
     put("SPRAG_HELD", held.join(",").into());
+    put("SPRAG_PARTY", plan.party.to_string().into());
     // A URL with a secret in it is not written where every child can read it: the inner sprag
     // finds it where we did. Files have none.
-    if store.starts_with("sqlite:") || sprag::redact(store) == store {
+    let store = &plan.store;
+    if store.starts_with("sqlite:") || sprag::redact(store) == *store {
         put("SPRAG_STORE", store.into());
     }
     set
@@ -92,21 +95,40 @@ impl Outer {
     }
 }
 
-/// The locks in this store that runs around this one hold, as far as they are still there.
-pub(crate) fn around(store: &str) -> Vec<Outer> {
-    if variable("SPRAG_STORE").is_none_or(|outer| outer != store) {
-        return Vec::new();
+/// The runs around this one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around {
+    /// What they hold in this store, as far as they are still there.
+    pub(crate) held: Vec<Outer>,
+    /// Who the nearest of them is in deadlocks.
+    party: Option<PartyId>,
+}
+
+impl Around {
+    /// What is around this process, in the environment and in the same store.
+    pub(crate) fn here(store: &str) -> Self {
+        if variable("SPRAG_STORE").is_none_or(|outer| outer != store) {
+            return Self::default();
+        }
+        let Some(socket) = std::env::var_os("SPRAG_SOCKET") else { return Self::default() };
+        // The run around this one may be over, and we may be a daemon that it left behind.
+        let Ok(answer) = socket::ask(Path::new(&socket)) else { return Self::default() };
+        let lost = |name: &str| answer.iter().any(|one| one.lock == name && one.safe_for.is_none());
+        let entries = variable("SPRAG_HELD").unwrap_or_default();
+        let entries = entries.split(',').filter_map(|entry| entry.rsplit_once(':'));
+        let held: Vec<_> = entries
+            .filter(|(name, _)| !lost(name))
+            .map(|(name, token)| Outer { name: name.to_owned(), token: token.to_owned() })
+            .collect();
+        let party = variable("SPRAG_PARTY").and_then(|party| party.parse().ok());
+        Self { party: party.filter(|_| !held.is_empty()), held }
     }
-    let Some(socket) = std::env::var_os("SPRAG_SOCKET") else { return Vec::new() };
-    // The run around this one may be over, and we may be a daemon that it left behind.
-    let Ok(held) = socket::ask(Path::new(&socket)) else { return Vec::new() };
-    let lost = |name: &str| held.iter().any(|one| one.lock == name && one.safe_for.is_none());
-    let entries = variable("SPRAG_HELD").unwrap_or_default();
-    let outer = entries.split(',').filter_map(|entry| entry.rsplit_once(':'));
-    outer
-        .filter(|(name, _)| !lost(name))
-        .map(|(name, token)| Outer { name: name.to_owned(), token: token.to_owned() })
-        .collect()
+
+    /// Who we are in deadlocks: somebody inside of the run around this one, which waits for us.
+    pub(crate) fn inner_party(&self) -> PartyId {
+        let inner = self.party.and_then(|outer| outer.inner(&OsEntropy));
+        inner.unwrap_or_else(|| PartyId::outermost(&OsEntropy))
+    }
 }
 
 /// The store's URL as it is written in the environment: good in every working directory.

@@ -63,13 +63,12 @@ const LETTING_GO: Duration = Duration::from_secs(1);
 /// Runs the command under the lock.
 pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
     let mut plan = Plan::new(args, context)?;
-    let store = environment::store_url(&context.settings.store.value);
-    if refuse_nested(&mut plan, &store)? {
+    if refuse_nested(&mut plan)? {
         let error = exec(&plan);
         return Err(not_started(&plan, error.raw_os_error().unwrap_or(0)));
     }
     let report = Report::new(plan.status_fd);
-    let (outcome, ended) = match Session::start(&plan, context, store).and_then(Session::run) {
+    let (outcome, ended) = match Session::start(&plan, context).and_then(Session::run) {
         Ok((outcome, exit)) => (outcome, Ok(exit)),
         Err(failure) => (failure.code().name(), Err(failure)),
     };
@@ -80,9 +79,8 @@ pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
 
 /// Refuses what this process tree holds already. Whether it holds all of it and the command can
 /// just be run.
-fn refuse_nested(plan: &mut Plan, store: &str) -> Result<bool, Failure> {
-    let around = environment::around(store);
-    for outer in &around {
+fn refuse_nested(plan: &mut Plan) -> Result<bool, Failure> {
+    for outer in &plan.around.held {
         let Some(index) = plan.names.iter().position(|name| name.as_str() == outer.name) else {
             continue;
         };
@@ -130,8 +128,6 @@ fn bug(error: std::io::Error) -> Failure {
 struct Session<'a> {
     plan: &'a Plan,
     context: &'a Context,
-    /// The URL for the environment.
-    store: String,
     signals: Signals,
     ward: Ward,
     opened: Opened,
@@ -139,7 +135,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn start(plan: &'a Plan, context: &'a Context, store: String) -> Result<Self, Failure> {
+    fn start(plan: &'a Plan, context: &'a Context) -> Result<Self, Failure> {
         // Before there are threads: they inherit what is blocked.
         let signals = Signals::block(&FORWARDED).map_err(bug)?;
         // Before the store is opened, so that it comes up meanwhile.
@@ -157,7 +153,7 @@ impl<'a> Session<'a> {
             _ => failure,
         })?;
         let notify = Notify::new(plan.sd_notify);
-        Ok(Self { plan, context, store, signals, ward, opened, notify })
+        Ok(Self { plan, context, signals, ward, opened, notify })
     }
 
     /// The outcome as a word, and the exit code.
@@ -237,7 +233,7 @@ impl<'a> Session<'a> {
             on_lost: plan.on_lost.clone(),
             socket: socket.map(Into::into).unwrap_or_default(),
             command: plan.command.clone(),
-            environment: environment::variables(plan, &taken, &self.store, holder, socket),
+            environment: environment::variables(plan, &taken, holder, socket),
             without: environment::without(),
         };
         // The last moment at which nothing has been started.

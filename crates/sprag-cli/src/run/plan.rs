@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use sprag::{LockName, Mode, Strategy, Wait};
+use sprag::{LockName, Mode, PartyId, Strategy, Wait};
 
+use super::environment::{self, Around};
 use crate::args::{IfHeld, OnLost, Run};
 use crate::code::Code;
 use crate::config::{Origin, wait_for};
@@ -21,6 +22,12 @@ const SECRETS: [&str; 7] =
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The store's URL, for the environment.
+    pub(crate) store: String,
+    /// The runs around this one.
+    pub(crate) around: Around,
+    /// Who we are in deadlocks.
+    pub(crate) party: PartyId,
     /// Sorted, each once.
     pub(crate) names: Vec<LockName>,
     pub(crate) command: Vec<OsString>,
@@ -67,7 +74,12 @@ impl Plan {
             (_, true) => Strategy::steal_stale(),
             _ => Strategy::Retry,
         };
+        let store = environment::store_url(&settings.store.value);
+        let around = Around::here(&store);
         Ok(Self {
+            store,
+            party: around.inner_party(),
+            around,
             kill_after: kill_after(args, context, ttl)?,
             reason: args.reason.clone().unwrap_or_else(|| reason(&command)),
             names,

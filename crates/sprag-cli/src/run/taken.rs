@@ -104,7 +104,8 @@ fn first(plan: &Plan) -> Result<&LockName> {
 }
 
 fn with_options(request: LockRequest, plan: &Plan) -> LockRequest {
-    request.ttl(plan.ttl).priority(plan.priority).reason(plan.reason.as_str())
+    let request = request.ttl(plan.ttl).priority(plan.priority).party(plan.party);
+    request.reason(plan.reason.as_str())
 }
 
 /// The mark, if somebody has done this period's work.

@@ -192,7 +192,9 @@ impl LockRequest {
     /// Counts as this party in deadlocks, instead of the running task.
     ///
     /// A lock belongs to the task that acquires it. Where several futures of one task wait for
-    /// each other's locks, give each a party of its own, or they are taken for a deadlock.
+    /// each other's locks, give each a party of its own, or they are taken for a deadlock. A
+    /// process that runs others while it holds locks gives each of them an
+    /// [inner](PartyId::inner) party.
     pub const fn party(mut self, party: PartyId) -> Self {
         self.party = Some(party);
         self

@@ -57,7 +57,8 @@ impl Suspicion {
         }
         core.telemetry.deadlock();
         let message = format!("deadlock: {second}; this one gave up, the others can go on");
-        Err(Error::new(ErrorKind::Deadlock, Operation::Acquire, message).on(&lease.name))
+        let error = Error::new(ErrorKind::Deadlock, Operation::Acquire, message);
+        Err(error.on(&lease.name).caused_by(second))
     }
 }
 
@@ -75,5 +76,7 @@ async fn find(core: &Core, party: PartyId) -> Option<Deadlock> {
     // What this task has given away, or is releasing, is not in anybody's way for long.
     let given_up = |hold: &HolderView| hold.party == party && !core.registry.is_holding(hold.lease);
     views.iter_mut().for_each(|view| view.holders.retain(|hold| !given_up(hold)));
+    // Then, as what the processes around this one hold would count as given away.
+    deadlock::stand_in(&mut views);
     deadlock::find(&views, party)
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::{Client, LockGuard, Result};
+use sprag_core::entropy::OsEntropy;
+use sprag_core::{Client, LockGuard, PartyId, Result};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
@@ -60,6 +61,69 @@ pub async fn a_circle_of_two_has_one_victim(harness: &impl Harness) {
     assert_eq!(victims, 1);
     until_unused(one.store(), "ring-a").await;
     until_unused(one.store(), "ring-b").await;
+}
+
+/// F19: the same where the waiters run inside of the holders, as other processes: they are other
+/// parties, and the holders themselves wait for nothing.
+pub async fn a_circle_through_nested_processes_has_one_victim(harness: &impl Harness) {
+    let outer = [harness.client().await, harness.client().await];
+    if !has_queue(&outer[0]).await {
+        return;
+    }
+    let hold = async |client: &Client, name: &str, party| {
+        client.lock(name).ttl(LONG).party(party).acquire().await.unwrap()
+    };
+    let parties = [PartyId::outermost(&OsEntropy), PartyId::outermost(&OsEntropy)];
+    let around = [
+        hold(&outer[0], "ring-a", parties[0]).await,
+        hold(&outer[1], "ring-b", parties[1]).await,
+    ];
+    let mut tasks = Vec::new();
+    for (around, wanted) in around.into_iter().zip(["ring-b", "ring-a"]) {
+        let inner = harness.client().await;
+        let party = parties[tasks.len()].inner(&OsEntropy).unwrap();
+        tasks.push(tokio::spawn(async move {
+            let guard = inner.lock(wanted).ttl(LONG).party(party).acquire().await;
+            // The end of a command ends what is around it.
+            around.release().await.unwrap();
+            guard.map(drop)
+        }));
+    }
+    let mut victims = 0;
+    for task in tasks {
+        if let Err(error) = within("the deadlock is found", task).await.unwrap() {
+            assert!(error.deadlock().is_some(), "{error:?}");
+            victims += 1;
+        }
+    }
+    assert_eq!(victims, 1);
+    until_unused(outer[0].store(), "ring-a").await;
+    until_unused(outer[0].store(), "ring-b").await;
+}
+
+/// F19: who works beside a waiter, inside of the same process, is not stuck with it.
+pub async fn what_runs_beside_a_nested_waiter_is_no_circle(harness: &impl Harness) {
+    let clients =
+        [harness.client().await, harness.client().await, harness.client().await];
+    if !has_queue(&clients[0]).await {
+        return;
+    }
+    let outer = PartyId::outermost(&OsEntropy);
+    let inner = || outer.inner(&OsEntropy).unwrap();
+    let ask = |client: &Client, name: &str| client.lock(name).ttl(LONG);
+    let beside = ask(&clients[0], "beside").party(inner()).acquire().await.unwrap();
+    let other = PartyId::random(&OsEntropy);
+    let wanted = ask(&clients[1], "wanted").party(other).acquire().await.unwrap();
+    let waiter = spawn_acquire(ask(&clients[2], "wanted").party(inner()));
+    let last = spawn_acquire(ask(&clients[1], "beside").party(other));
+    until_waiters(clients[0].store(), "wanted", 1).await;
+    until_waiters(clients[0].store(), "beside", 1).await;
+    let_time_pass(PAST_THE_FIRST_SEARCH).await;
+    assert!(!waiter.is_finished() && !last.is_finished(), "a victim without a deadlock");
+    beside.release().await.unwrap();
+    drop(within("granted", last).await.unwrap().unwrap());
+    wanted.release().await.unwrap();
+    drop(within("granted", waiter).await.unwrap().unwrap());
 }
 
 /// F19: a chain of waiters is no deadlock, and nobody in it is told so.

@@ -177,6 +177,8 @@ cases! { $
     }
     deadlock {
         a_circle_of_two_has_one_victim
+        a_circle_through_nested_processes_has_one_victim
+        what_runs_beside_a_nested_waiter_is_no_circle
         a_chain_has_no_victim
         a_circle_through_an_upgrade_has_one_victim
         a_circle_of_upgrades_has_one_victim

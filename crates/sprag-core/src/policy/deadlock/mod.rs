@@ -9,6 +9,7 @@
 //! used twice, so every wait and every hold seen in both existed all the time in between, and
 //! all of them together.
 
+mod nested;
 #[cfg(test)]
 mod properties;
 mod search;
@@ -25,6 +26,7 @@ use crate::fence::Fence;
 use crate::id::{LeaseId, PartyId};
 use crate::name::LockName;
 
+pub use nested::stand_in;
 pub use search::find;
 
 /// Parties that wait for each other, and the one that should give up.
@@ -113,7 +115,7 @@ impl Deadlock {
 
     /// A shortest circle through the victim, or failing that through any member: each wait
     /// with the blocker that leads to the next.
-    fn circle(&self) -> Vec<(&Edge, Blocker)> {
+    pub fn circle(&self) -> Vec<(&Edge, Blocker)> {
         let victim = self.members.iter().find(|edge| edge.waiter == self.victim);
         let starts = victim.into_iter().chain(&self.members);
         let mut circles = starts.filter_map(|edge| self.circle_from(edge.party));
@@ -154,6 +156,8 @@ impl Deadlock {
         edge.map_or("somebody", |edge| edge.worker.as_str())
     }
 }
+
+impl std::error::Error for Deadlock {}
 
 impl fmt::Display for Deadlock {
     /// Tells one circle: `a waits for "x" held by b, who waits for "y" held by a`.

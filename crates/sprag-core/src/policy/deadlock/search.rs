@@ -48,7 +48,7 @@ pub fn find(views: &[LockView], me: PartyId) -> Option<Deadlock> {
     }
 }
 
-fn waiting_parties(view: &LockView) -> impl Iterator<Item = PartyId> {
+pub(super) fn waiting_parties(view: &LockView) -> impl Iterator<Item = PartyId> {
     let upgrades = holders(view).filter(|hold| hold.upgrading);
     let upgrades = upgrades.map(|hold| hold.party);
     upgrades.chain(view.waiters.iter().map(|wait| wait.party))

@@ -62,6 +62,8 @@ pub const CATALOGUE: &[Tested] = &[
     ], ""),
     tested("F19", &[
         "deadlock::a_circle_of_two_has_one_victim",
+        "deadlock::a_circle_through_nested_processes_has_one_victim",
+        "deadlock::what_runs_beside_a_nested_waiter_is_no_circle",
         "deadlock::a_chain_has_no_victim",
         "deadlock::a_circle_through_an_upgrade_has_one_victim",
         "deadlock::a_circle_of_upgrades_has_one_victim",
