@@ -26,17 +26,17 @@ async fn what_is_counted_is_documented() {
     let metrics = recorder.snapshotter();
     recorder.install().unwrap();
 
-    let locks = Locks::open("memory:").unwrap();
+    let locks = Locks::builder("memory:").allow_force(true).open().unwrap();
     let request = || locks.lock("x").own_party().no_renewal();
-    // Acquired and extended, taken over after a wait, broken, lost.
+    // Acquired and extended, acquired after a wait, taken by force, broken, lost.
     let short = Duration::from_millis(300);
     let mut guard = request().ttl(short).acquire().await.unwrap();
     guard.extend(short).await.unwrap();
-    let mut thief =
-        request().strategy(Strategy::StealStale { after: short }).acquire().await.unwrap();
+    let next = request().acquire().await.unwrap();
+    let mut thief = request().strategy(Strategy::ForceAcquire).acquire().await.unwrap();
     locks.evict("x", thief.fence(), "test").await.unwrap();
     thief.extend(short).await.unwrap_err();
-    drop((guard, thief));
+    drop((guard, next, thief));
 
     let documented = documented();
     let mut seen = BTreeSet::new();
