@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use sprag::{LockName, LockView};
 
-/// What is added to the name of the lock.
-const SUFFIX: &str = "#done";
+/// What is added to the name of the lock, behind `#`.
+pub(crate) const SUFFIX: &str = "done";
 
 /// The name of the mark beside a lock.
 pub(crate) fn mark(lock: &LockName) -> Result<LockName, sprag::Error> {
-    LockName::new(format!("{lock}{SUFFIX}"))
+    LockName::new(format!("{lock}#{SUFFIX}"))
 }
 
 /// The lock that a mark belongs to, if it is one that says "done".
 pub(crate) fn marked(view: &LockView) -> Option<&str> {
-    let lock = view.name.as_str().strip_suffix(SUFFIX)?;
+    let lock = view.name.as_str().strip_suffix(SUFFIX)?.strip_suffix('#')?;
     view.holders.iter().any(|holder| holder.detached).then_some(lock)
 }
 

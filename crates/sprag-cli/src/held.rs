@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sprag::{Error, HolderView, LockView};
+use sprag::{Error, HolderView, LockView, Wait};
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -65,14 +65,26 @@ fn about(failure: Failure, holder: &HolderView) -> Failure {
         .fact("lease", lease(holder))
 }
 
-/// The line for somebody who waits, where there is no terminal.
-pub(crate) fn waiting(lock: &LockView, waited: Duration) -> String {
-    let name = &lock.name;
-    let mut text = format!("waiting for {name:?}: {}", by(lock));
-    if !lock.waiters.is_empty() {
-        text += &format!("; {} waiting", lock.waiters.len());
+/// What `me` is told while it waits: for whom, in which place, since when.
+pub(crate) fn waiting(lock: &LockView, me: &str, waited: Duration, wait: Wait) -> String {
+    let mut text = format!("waiting for {:?}: {}", lock.name, by(lock));
+    if let [holder] = &lock.holders[..] {
+        text.extend(renewed(holder).map(|renewed| format!(", {renewed}")));
     }
-    format!("{text}; waited {}", time::span(waited))
+    if let Some(place) = place(lock, me) {
+        text += &format!("; queue position {place} of {}", lock.waiters.len());
+    }
+    text += &format!("; waited {}", time::span(waited));
+    if let Wait::AtMost(limit) = wait {
+        text += &format!(" of {}", time::span(limit));
+    }
+    text
+}
+
+/// The place of `me` among those who wait, from 1.
+pub(crate) fn place(lock: &LockView, me: &str) -> Option<usize> {
+    let place = lock.waiters.iter().position(|waiter| waiter.holder.worker_id == me);
+    place.map(|index| index + 1)
 }
 
 /// Who holds a lock, since when and why, in one line.
@@ -90,6 +102,18 @@ pub(crate) fn by(lock: &LockView) -> String {
         0 => text,
         more => format!("{text} and {more} more"),
     }
+}
+
+/// How a holder's lease is, in few words.
+pub(crate) fn renewed(holder: &HolderView) -> Option<String> {
+    let left = holder.remaining?;
+    Some(if left.is_zero() {
+        "lease EXPIRED".to_owned()
+    } else if holder.detached {
+        format!("lease ends in {}", time::span(left))
+    } else {
+        format!("renewed {} ago", time::span(holder.ttl.saturating_sub(left)))
+    })
 }
 
 /// How a holder's lease is, in words.

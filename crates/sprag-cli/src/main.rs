@@ -14,6 +14,7 @@ mod identity;
 mod nearest;
 mod output;
 mod run;
+mod slot;
 mod store;
 
 use std::process::ExitCode;

@@ -11,6 +11,9 @@ pub(crate) struct Ls {
     /// The columns, with commas between them
     #[arg(short = 'o', long, value_name = "COLUMNS", value_delimiter = ',', value_enum)]
     pub(crate) columns: Vec<Column>,
+    /// Show the locks that stand beside others too: NAME#0 for a slot, NAME#done for a mark
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// Show it again whenever something changes
     #[arg(short, long)]
     pub(crate) watch: bool,

@@ -10,11 +10,11 @@ use crate::args::Acquire;
 use crate::config::{self, Settings};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::held;
 use crate::output::view::{millis, shell_word};
 use crate::output::{Output, time};
 use crate::run::environment::{Around, store_url};
 use crate::store::Opened;
+use crate::{held, identity};
 
 /// When the first line about waiting comes, and the next ones.
 const FIRST_LINE: Duration = Duration::from_millis(500);
@@ -68,7 +68,10 @@ async fn take(
     ttl: Duration,
 ) -> sprag::Result<LockGuard> {
     let started = time::now();
-    let request = request(args, &context.settings, opened).ttl(ttl).detached().no_renewal();
+    let wait = wait(args, &context.settings);
+    let me = identity::holder(&context.settings).worker_id;
+    let request = request(args, wait, &context.settings, opened);
+    let request = request.ttl(ttl).detached().no_renewal();
     let mut acquire = std::pin::pin!(request.acquire());
     let mut pause = FIRST_LINE;
     loop {
@@ -78,13 +81,22 @@ async fn take(
             () = tokio::time::sleep(pause) => {}
         }
         if let Ok(seen) = opened.inspect(args.name.as_str()).await {
-            context.output.note(&held::waiting(&seen, time::ago(started)));
+            let line = held::waiting(&seen, &me, time::ago(started), wait);
+            context.output.note(&line);
         }
         pause = NEXT_LINE;
     }
 }
 
-fn request(args: &Acquire, settings: &Settings, opened: &Opened) -> LockRequest {
+fn wait(args: &Acquire, settings: &Settings) -> Wait {
+    match args.wait {
+        _ if args.nonblock => Wait::No,
+        Some(span) => config::wait_for(span),
+        None => settings.wait.value,
+    }
+}
+
+fn request(args: &Acquire, wait: Wait, settings: &Settings, opened: &Opened) -> LockRequest {
     let around = Around::here(&store_url(&settings.store.value));
     let request = opened.lock(args.name.as_str()).party(around.inner_party());
     let mut request = request.priority(args.priority);
@@ -103,11 +115,6 @@ fn request(args: &Acquire, settings: &Settings, opened: &Opened) -> LockRequest 
     if let Some(reason) = &args.reason {
         request = request.reason(reason);
     }
-    let wait = match args.wait {
-        _ if args.nonblock => Wait::No,
-        Some(span) => config::wait_for(span),
-        None => settings.wait.value,
-    };
     match wait {
         Wait::No => request.no_wait(),
         Wait::AtMost(span) => request.wait(span),

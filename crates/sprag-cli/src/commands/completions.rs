@@ -7,6 +7,7 @@ use super::{Outcome, ls};
 use crate::args::{Cli, Complete, Completions, Shell};
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::slot;
 use crate::store::Opened;
 
 /// Prints the script of a shell.
@@ -125,7 +126,8 @@ fn locks(context: &Context, last: &str) -> Vec<String> {
     let prefix = &last[before.len()..];
     let Ok(opened) = Opened::open(&context.settings) else { return Vec::new() };
     let found = context.block_on(async { ls::read(&opened, Some(prefix)).await });
-    let found = found.unwrap_or_default();
+    let mut found = found.unwrap_or_default();
+    slot::hide(&mut found);
     found.iter().map(|lock| format!("{before}{}", lock.name)).collect()
 }
 

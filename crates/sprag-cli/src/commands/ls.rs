@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::table::Table;
 use crate::output::{time, view};
 use crate::store::Opened;
-use crate::{done, identity};
+use crate::{done, identity, slot};
 
 /// More are not read: nobody reads them either.
 const MAX_LOCKS: usize = 10_000;
@@ -22,17 +22,24 @@ const MAX_LOCKS: usize = 10_000;
 /// Lists the locks.
 pub(crate) fn list(args: &Ls, context: &Context) -> Outcome {
     let opened = Opened::open(&context.settings)?;
+    let read = async || -> Result<Vec<LockView>, Failure> {
+        let mut locks = read(&opened, args.prefix.as_deref()).await?;
+        if !args.all {
+            slot::hide(&mut locks);
+        }
+        Ok(locks)
+    };
     context.block_on(async {
         if args.watch {
             return watch::repeat(
                 context,
-                async || read(&opened, args.prefix.as_deref()).await,
+                read,
                 |locks: &Vec<_>| locks.iter().map(watch::shape).collect(),
                 |locks| print(args, context, locks),
             )
             .await;
         }
-        print(args, context, &read(&opened, args.prefix.as_deref()).await?);
+        print(args, context, &read().await?);
         Ok(Exit::OK)
     })
 }

@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod doctor;
 mod explain;
+mod history;
 mod log;
 mod ls;
 mod man;

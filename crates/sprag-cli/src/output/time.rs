@@ -91,6 +91,13 @@ pub(crate) fn short(unix_ms: u64) -> String {
     if date == parts(now()).0 { format!("{clock}Z") } else { format!("{date} {clock}Z") }
 }
 
+/// `14:02`, with the date in front if it is not today.
+pub(crate) fn minute(unix_ms: u64) -> String {
+    let mut text = short(unix_ms);
+    text.truncate(text.len() - ":11Z".len());
+    text
+}
+
 fn parts(unix_ms: u64) -> (String, String) {
     let seconds = unix_ms / 1000;
     let (year, month, day) = date(seconds / 86400);

@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sprag::clock::{BootClock, Clock, Moment};
-use sprag::{Client, HolderView, LockView, Result, Wait};
+use sprag::{Client, LockView, Result, Wait};
 
 use super::bell::Bell;
 use super::notify::Notify;
 use super::plan::Plan;
+use crate::held;
 use crate::output::{Output, time};
 
 /// When the first word is said.
@@ -133,33 +134,14 @@ impl<'a> Progress<'a> {
     }
 
     fn line(&self, waited: Duration) -> String {
-        let limit = match self.plan.wait {
-            Wait::AtMost(limit) => format!(" of {}", time::span(limit)),
-            Wait::No | Wait::Forever => String::new(),
-        };
-        let name = self.view.as_ref().map_or(&self.plan.names[0], |view| &view.name);
-        let mut line = format!("waiting for {name:?}: ");
-        if let Some(view) = &self.view {
-            match &view.holders[..] {
-                [] => line += "nobody holds it now",
-                [holder, others @ ..] => {
-                    line += &about(holder);
-                    if !others.is_empty() {
-                        line += &format!(" and {} more", others.len());
-                    }
-                }
+        match &self.view {
+            Some(view) => held::waiting(view, &self.worker, waited, self.plan.wait),
+            // The store has not told who holds it.
+            None => {
+                let name = &self.plan.names[0];
+                format!("waiting for {name:?}; waited {}", time::span(waited))
             }
-            if let Some(position) = self.position() {
-                line += &format!("; queue position {position} of {}", view.waiters.len());
-            }
-            line += "; ";
         }
-        line + &format!("waited {}{limit}", time::span(waited))
-    }
-
-    fn position(&self) -> Option<usize> {
-        let waiters = &self.view.as_ref()?.waiters;
-        waiters.iter().position(|one| one.holder.worker_id == self.worker).map(|index| index + 1)
     }
 
     fn draw(&mut self, waited: Duration) {
@@ -178,9 +160,10 @@ impl<'a> Progress<'a> {
                     who.worker_id,
                     reason.unwrap_or_default()
                 ));
-                parts.extend(renewed(holder));
+                parts.extend(held::renewed(holder));
             }
-            parts.extend(self.position().map(|position| format!("you are {}", ordinal(position))));
+            let place = held::place(view, &self.worker);
+            parts.extend(place.map(|place| format!("you are {}", ordinal(place))));
         } else {
             parts.push(self.plan.names[0].to_string());
         }
@@ -197,33 +180,6 @@ impl<'a> Progress<'a> {
         say(&format!("\r\x1b[K{line}"));
         self.drawn = true;
     }
-}
-
-/// Who holds it, why, since when, and how its lease is.
-fn about(holder: &HolderView) -> String {
-    let who = &holder.holder;
-    let mut text = format!("held by {}", who.worker_id);
-    if let Some(since) = who.since_unix_ms {
-        text += &format!(" since {} ({})", time::short(since), time::span(time::ago(since)));
-    }
-    if let Some(reason) = &who.reason {
-        text += &format!(", {reason:?}");
-    }
-    match renewed(holder) {
-        Some(renewed) => format!("{text}, {renewed}"),
-        None => text,
-    }
-}
-
-fn renewed(holder: &HolderView) -> Option<String> {
-    let left = holder.remaining?;
-    Some(if left.is_zero() {
-        "lease EXPIRED".to_owned()
-    } else if holder.detached {
-        format!("lease ends in {}", time::span(left))
-    } else {
-        format!("renewed {} ago", time::span(holder.ttl.saturating_sub(left)))
-    })
 }
 
 fn ordinal(number: usize) -> String {

@@ -12,8 +12,8 @@ use sprag::{
 
 use super::plan::Plan;
 use super::socket::Held;
-use crate::done;
 use crate::output::time;
+use crate::{done, slot};
 
 /// How long a slot is waited for before the next one is looked at.
 const SLOT_PATIENCE: Duration = Duration::from_millis(250);
@@ -121,7 +121,7 @@ async fn done_already(plan: &Plan, client: &Client) -> Result<Option<LockView>> 
 /// permit finds one, at the latest when a holder that lost its permit has been stopped.
 async fn take_slot(plan: &Plan, client: &Client, of: u32) -> Result<(u32, LockGuard)> {
     let name = first(plan)?;
-    let ask = |index: u32| with_options(client.lock(format!("{name}#{index}")), plan);
+    let ask = |index: u32| with_options(client.lock(slot::name(name, index)), plan);
     loop {
         for index in 0..of {
             if let Some(guard) = ask(index).try_acquire().await? {

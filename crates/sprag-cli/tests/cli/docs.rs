@@ -64,6 +64,7 @@ fn mask(text: &str, home: &Home) -> String {
         (r"\b\d{16}\b", "TOKEN"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d( UTC|Z)", "TIME"),
         (r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\dZ", "TIME"),
+        (r"(\d{4}-\d\d-\d\d )?\d\d:\d\d(-(\d{4}-\d\d-\d\d )?\d\d:\d\d)?", "WHEN"),
         (r"\b(\d+(\.\d+)?(ms|[smhd]))+\b", "SPAN"),
         (r"\d+\.\d+ ms|\d+ MiB|SQLite [\d.]+", "NUMBER"),
         (r#""waited_ms":\d+"#, "WAITED"),

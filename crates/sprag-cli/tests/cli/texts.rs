@@ -37,8 +37,8 @@ fn who_waits_is_told_for_whom() {
     same(
         &home,
         first,
-        "sprag: waiting for \"x\": held by tester@HOST#PID since TIME (SPAN), \"the reason\"; \
-         1 waiting; waited SPAN",
+        "sprag: waiting for \"x\": held by tester@HOST#PID since TIME (SPAN), \"the reason\", \
+         lease ends in SPAN; queue position 1 of 1; waited SPAN of SPAN",
     );
     let quiet = home.sprag(&["acquire", "x", "-q", "-w", "1s"]).exits(75);
     assert!(quiet.err.starts_with("error[SP001]"), "{quiet:?}");
@@ -203,4 +203,30 @@ fn verbose_names_the_store_and_who_chose_it() {
     let home = Home::new();
     let answer = home.sprag_with(&[("SPRAG_STORE", "sqlite:x.db")], &["ls", "-v"]).ok();
     assert_eq!(answer.err, "sprag: the store is sqlite:x.db (from SPRAG_STORE)\n");
+}
+
+#[test]
+fn who_held_a_lock_before_is_shown_with_it() {
+    let home = Home::new();
+    for who in ["ann", "bob", "cid", "dee"] {
+        home.sprag(&["run", "--holder", who, "x", "true"]).ok();
+    }
+    home.sprag(&["acquire", "x", "--holder", "eve"]).ok();
+    let token = home.sprag(&["show", "x", "--json"]).ok().json()["token"].to_string();
+    home.sprag(&["break", "x", "--token", &token, "-m", "why", "--force", "--yes"]).ok();
+    let shown = home.sprag(&["show", "x"]).ok().out;
+    let line = shown.lines().find(|line| line.starts_with("  before ")).unwrap();
+    let who: Vec<_> = line.trim_start_matches("  before   ").split(" · ").collect();
+    assert_eq!(who.len(), 3, "{shown}");
+    for (text, (name, end)) in
+        who.iter().zip([("eve", "broken"), ("dee", "released"), ("cid", "released")])
+    {
+        assert!(text.starts_with("token "), "{shown}");
+        assert!(text.contains(&format!(" {name} ")) && text.ends_with(end), "{shown}");
+    }
+    let before = home.sprag(&["show", "x", "--json"]).ok().json()["before"].clone();
+    assert_eq!(before[0]["holder"], "eve");
+    assert_eq!(before[0]["token"].to_string(), token);
+    assert_eq!(before[0]["end"], "broken");
+    assert!(before[0]["from"].is_string() && before[2]["holder"] == "cid", "{before}");
 }

@@ -48,3 +48,68 @@ fn there_are_no_more_than_asked_for_and_others_must_ask_for_as_many() {
         assert_eq!(holder.end().code, 0);
     }
 }
+
+#[test]
+fn the_list_shows_the_slots_in_use_and_one_lock_shows_who_has_which() {
+    let place = Place::new();
+    let hold = |who: &str| {
+        let script = "echo up >> up; exec cat";
+        let mut command =
+            place.sprag(&["run", "--holder", who, "--slots", "3", "-c", script, "gpu"]);
+        command.stdin(Stdio::piped());
+        place.run(command)
+    };
+    let mut holders = vec![hold("ann")];
+    place.wait_lines("up", 1);
+    holders.push(hold("bob"));
+    place.wait_lines("up", 2);
+    // A lock that only looks like a slot is one like others.
+    let mut other = place.sprag(&["run", "gpu#2", "sh", "-c", "echo up >> up; exec cat"]);
+    other.stdin(Stdio::piped());
+    holders.push(place.run(other));
+    place.wait_lines("up", 3);
+    let names = |words: &[&str]| -> Vec<String> {
+        let listed = place.end(words).out;
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        listed.lines().skip(1).map(words).filter(|line| line.starts_with("gpu")).collect()
+    };
+    assert_eq!(
+        names(&["ls", "-o", "name,mode,holder", "--holder", "me"])[0],
+        "gpu 2/3 (2 holders)"
+    );
+    assert_eq!(names(&["ls", "-o", "name", "--holder", "me"]), ["gpu", "gpu#2"]);
+    for all in ["-a", "--all"] {
+        let listed = names(&["ls", all, "-o", "name", "--holder", "me"]);
+        assert_eq!(listed, ["gpu", "gpu#0", "gpu#1", "gpu#2"]);
+    }
+    let shown = place.end(&["show", "gpu"]).out;
+    assert!(shown.contains("  holder   ann   slot 0   token "), "{shown}");
+    assert!(shown.contains("  holder   bob   slot 1   token "), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&place.end(&["show", "gpu", "--json"]).out).unwrap();
+    let slots: Vec<_> =
+        json["holders"].as_array().unwrap().iter().map(|holder| holder["slot"].clone()).collect();
+    assert_eq!(slots, [0, 1]);
+    for holder in holders {
+        assert_eq!(holder.end().code, 0);
+    }
+}
+
+#[test]
+fn a_mark_is_listed_as_the_state_of_its_lock_once_it_is_made() {
+    let place = Place::new();
+    let run = ["run", "--holder", "ann", "--once-per", "100d", "report", "--", "sh", "-c"];
+    let listed = |script: &str| {
+        let ended = place.end(&[&run[..], &[script]].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.out
+    };
+    let within = listed("\"$SPRAG\" ls -o name,mode; \"$SPRAG\" ls -a -o name");
+    assert_eq!(
+        within.split_whitespace().filter(|word| word.starts_with("report")).collect::<Vec<_>>(),
+        ["report", "report", "report#done"],
+        "{within}"
+    );
+    let after = place.end(&["ls", "-o", "name,mode", "--holder", "me"]).out;
+    assert!(after.contains("report  done"), "{after}");
+}
