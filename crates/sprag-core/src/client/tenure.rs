@@ -60,6 +60,8 @@ pub(crate) struct Tenure {
     /// A renewal or extension is under way; a second one could overtake it.
     renewing: bool,
     grant: Option<Grant>,
+    /// When the grant was told.
+    offered: Option<Moment>,
     /// When the last conversion was answered.
     converted: Option<Moment>,
     /// It could not be released; the store frees it by then.
@@ -81,6 +83,7 @@ impl Tenure {
             retry_at: None,
             renewing: false,
             grant: None,
+            offered: None,
             converted: None,
             left_until: None,
         }
@@ -133,6 +136,7 @@ impl Tenure {
     /// The store has granted the lock; the lease is not entered yet.
     pub(crate) fn offered(&mut self, grant: Grant, replied: Moment) {
         self.grant = Some(grant);
+        self.offered = Some(replied);
         if mutant!("deadline_from_reply") {
             self.anchor = Some(replied);
         }
@@ -280,6 +284,9 @@ impl Tenure {
                 self.cap = None;
                 self.retry_at = None;
             }
+            // It was under way when the lock was granted, and tells what was true before.
+            (Phase::Asking | Phase::Holding, Renewed::Waiting)
+                if self.offered.is_some_and(|offered| sent < offered) => {}
             (Phase::Asking, Renewed::Waiting) => {
                 self.anchor = self.anchor.max(Some(sent));
                 self.alive = self.alive.max(Some(sent));
@@ -470,6 +477,25 @@ mod tests {
         tenure.renewed(&Renewed::Lost(Loss::Released), TTL, at(1_000), at(1_001));
         assert_eq!(tenure.phase(), &Phase::Ended);
         assert_eq!(tenure.due(), Moment::NEVER);
+    }
+
+    #[test]
+    fn a_waiters_renewal_that_is_answered_after_the_grant_takes_nothing_away() {
+        for entered_before in [true, false] {
+            let mut tenure = Tenure::new(TTL, true, None);
+            tenure.asked(at(0));
+            tenure.not_granted(at(0), true);
+            assert!(tenure.begin_renewal(at(1_000)));
+            tenure.offered(grant(), at(1_010));
+            let entered = entered_before.then(|| tenure.enter(at(1_011)));
+            tenure.renewed(&Renewed::Waiting, TTL, at(1_000), at(1_020));
+            assert_eq!(entered.unwrap_or_else(|| tenure.enter(at(1_021))), Some(grant()));
+            assert!(tenure.check(at(1_030)).is_ok());
+            // What is said to a later question counts.
+            assert!(tenure.begin_renewal(at(1_100)));
+            tenure.renewed(&Renewed::Waiting, TTL, at(1_100), at(1_110));
+            assert_eq!(tenure.check(at(1_111)), Err(Loss::StateLost));
+        }
     }
 
     #[test]

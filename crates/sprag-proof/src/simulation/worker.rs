@@ -330,7 +330,8 @@ impl Worker {
         let Some(until) = held.ask(LockGuard::valid_until) else { return };
         let now = self.clock.now();
         let line = self.connection.line();
-        let well = wish.renewed && line.well_for() > wish.ttl + WELL;
+        // It may have ended long ago, in a bad time, and be looked at only now.
+        let well = wish.renewed && line.well_for() > now.since(until) + wish.ttl + WELL;
         let rough = self.sim.setting.rough;
         let plausible = match loss {
             Loss::Expired | Loss::Unreachable => now >= until && !well,
