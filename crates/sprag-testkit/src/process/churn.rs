@@ -157,6 +157,8 @@ impl Worker<'_> {
     async fn work(&mut self, chosen: usize, guard: &LockGuard) {
         let now = Recorder::now_ns();
         self.record(self.event(guard, Op::Entered).at(now, now));
+        let _section =
+            Section { recorder: self.recorder.clone(), left: self.event(guard, Op::Left) };
         let fence = self.plan.checked.then(|| guard.fence());
         let read = self.files[chosen].1.read(fence).expect("the guarded file can be read");
         // Now and then long enough for a fault to meet it, or for the lease to be renewed.
@@ -171,8 +173,6 @@ impl Worker<'_> {
         } else {
             self.tally.rejected += 1;
         }
-        let now = Recorder::now_ns();
-        self.record(self.event(guard, Op::Left).at(now, now));
     }
 
     fn write(&mut self, chosen: usize, guard: &LockGuard, count: u64) {
@@ -216,6 +216,22 @@ impl Worker<'_> {
     fn record(&self, event: Event) {
         if let Some(recorder) = &self.recorder {
             recorder.record(event).expect("a history with holes proves nothing");
+        }
+    }
+}
+
+/// A critical section; it is left before the lock is given back, also when it is time to stop.
+struct Section {
+    recorder: Option<Arc<Recorder>>,
+    left: Event,
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        if let Some(recorder) = &self.recorder {
+            let now = Recorder::now_ns();
+            let left = self.left.clone().at(now, now);
+            recorder.record(left).expect("a history with holes proves nothing");
         }
     }
 }
