@@ -6,9 +6,11 @@
 //! is stored of a party is its id. So the id tells: like a path, it begins with the ids around it.
 //!
 //! ```text
-//!   |  56 random bits  |  24 bits  |  24 bits  |  24 bits  |
-//!   |  outermost       |  inside   |  inside   |  inside   |     0: nobody inside
+//!   |  48 random bits  |  20 bits  |  20 bits  |  20 bits  |  20 bits, all 0  |
+//!   |  outermost       |  inside   |  inside   |  inside   |                  |
 //! ```
+//!
+//! The zeros at the end tell these ids from those of tasks, which nobody is inside of.
 //!
 //! Two commands under the same process are inside of it, but not of each other: the one may well
 //! wait for what the other one holds.
@@ -19,9 +21,9 @@ use crate::entropy::Entropy;
 use crate::id::PartyId;
 
 /// How many bits tell the parties inside of one apart.
-const STEP: u32 = 24;
-/// How many bits there are for all steps.
-const INSIDE: u32 = 3 * STEP;
+const STEP: u32 = 20;
+/// How many bits there are for all steps, and the zeros behind them.
+const INSIDE: u32 = 4 * STEP;
 
 impl PartyId {
     /// Draws a party that others can be [inside](Self::inner) of.
@@ -32,7 +34,7 @@ impl PartyId {
     /// Draws a party inside of this one; `None` if it is too far inside itself, or not made to
     /// have others inside.
     pub fn inner(self, entropy: &dyn Entropy) -> Option<Self> {
-        let shift = self.room().checked_sub(STEP)?;
+        let shift = self.room().checked_sub(STEP).filter(|shift| *shift >= STEP)?;
         let step = (entropy.next_u128() & below(STEP)).max(1);
         Some(Self::from_u128(self.as_u128() | step << shift))
     }
@@ -40,6 +42,11 @@ impl PartyId {
     /// Whether `other` is inside of this one, at any depth.
     pub fn is_around(self, other: Self) -> bool {
         self != other && self.and_inside().contains(&other)
+    }
+
+    /// Whether this party was made to be inside of another.
+    pub(crate) fn is_inner(self) -> bool {
+        (STEP..INSIDE).contains(&self.room())
     }
 
     /// This party and all that can be inside of it: they are neighbours in their order.
@@ -83,6 +90,7 @@ mod tests {
                 assert!(!two.is_around(party) && !party.is_around(two), "{two:?} {party:?}");
             }
             assert_eq!(deepest.inner(&entropy), None);
+            assert_eq!(line.map(PartyId::is_inner), [false, true, true, true]);
             let stranger = PartyId::random(&entropy);
             assert!(line.iter().all(|party| !party.is_around(stranger)));
             assert!(line.iter().all(|party| !stranger.is_around(*party)));

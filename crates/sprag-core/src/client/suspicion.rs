@@ -43,8 +43,9 @@ impl Suspicion {
             return Ok(());
         }
         self.due = now.plus(AGAIN.mul_f64(0.8 + 0.4 * core.entropy.next_fraction()));
-        // Who holds nothing is in nobody's way. That is most of a crowd, and looking is not cheap.
-        if !core.registry.is_party_holding(lease.party) {
+        // Who holds nothing is in nobody's way, unless others around it hold something. That is
+        // most of a crowd, and looking is not cheap.
+        if !lease.party.is_inner() && !core.registry.is_party_holding(lease.party) {
             return Ok(());
         }
         // What is seen twice, edge by edge, was there all the time in between: no phantom. The

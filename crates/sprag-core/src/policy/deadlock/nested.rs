@@ -47,7 +47,7 @@ mod tests {
 
     /// `A` has `a` and `b` inside, `B` has `c`; other letters are on their own.
     fn party(letter: char) -> PartyId {
-        let inside = |outer: u128, step: u128| outer << 72 | step << 48;
+        let inside = |outer: u128, step: u128| outer << 80 | step << 60;
         PartyId::from_u128(match letter {
             'A' => inside(1, 0),
             'a' => inside(1, 1),
