@@ -26,6 +26,9 @@ pub(crate) async fn explain(error: Error, opened: &Opened) -> Failure {
 /// The failure for a lock that others hold.
 pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
     let name = &lock.name;
+    if let Some(holder) = lock.holders.iter().find(|holder| looks_dead(holder)) {
+        return describe_stale(lock, holder, shown);
+    }
     let mut failure = Failure::new(Code::Held, format!("lock {name:?} is held"));
     if let [holder] = &lock.holders[..] {
         failure = about(failure, holder);
@@ -49,6 +52,40 @@ pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
         .detail("lock", name.as_str())
         .detail("state", view::lock(lock))
         .detail("store", json!(shown))
+}
+
+/// The failure for a lock whose holder gives no sign of life.
+fn describe_stale(lock: &LockView, holder: &HolderView, shown: &str) -> Failure {
+    let name = &lock.name;
+    let word = view::shell_word(name.as_str());
+    let silent = silent(holder).map(time::span).unwrap_or_default();
+    let limit = time::span(holder.ttl / 3 * 2);
+    let message = format!("lock {name:?} is held by a holder that looks dead");
+    let failure = about(Failure::new(Code::Stale, message), holder);
+    // Breaking a lease that has time left has to be said twice.
+    let force = match holder.remaining {
+        Some(Duration::ZERO) => "",
+        _ => " --force",
+    };
+    failure
+        .fact("signs", format!("no renewal for {silent} (limit {limit})"))
+        .fact("store", shown)
+        .hint("take it over", format!("sprag run --takeover={limit} {word} -- ..."))
+        .hint("free it", format!("sprag break {word} --token {}{force} -m WHY", holder.fence))
+        .detail("lock", name.as_str())
+        .detail("state", view::lock(lock))
+        .detail("store", json!(shown))
+}
+
+/// How long a holder has not renewed its lease.
+fn silent(holder: &HolderView) -> Option<Duration> {
+    Some(holder.ttl.saturating_sub(holder.remaining?))
+}
+
+/// Whether a holder has missed two renewals, of which there are three in a TTL. A detached lease is
+/// not renewed by itself.
+fn looks_dead(holder: &HolderView) -> bool {
+    !holder.detached && silent(holder).is_some_and(|silent| silent >= holder.ttl / 3 * 2)
 }
 
 fn about(failure: Failure, holder: &HolderView) -> Failure {

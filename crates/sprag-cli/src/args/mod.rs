@@ -1,6 +1,7 @@
 //! The command line, as data. One file per command.
 
 mod acquire;
+mod asking;
 mod breaking;
 mod check;
 mod completions;
@@ -27,6 +28,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::acquire::Acquire;
+pub(crate) use self::asking::Asking;
 pub(crate) use self::breaking::Break;
 pub(crate) use self::check::Check;
 pub(crate) use self::completions::{Complete, Completions, Shell};

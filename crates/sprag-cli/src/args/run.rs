@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use sprag::LockName;
 
-use super::value;
+use super::{Asking, value};
 
 /// Hold a lock while a command runs
 ///
@@ -17,29 +17,8 @@ use super::value;
 #[command(override_usage = "sprag run [OPTIONS] NAME[,NAME...] [--] COMMAND [ARG...]\n       \
                             sprag run [OPTIONS] -c STRING NAME[,NAME...]")]
 pub(crate) struct Run {
-    /// Do not wait: exit 75 if somebody else holds it
-    #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
-    pub(crate) nonblock: bool,
-    /// How long to wait for the lock; 0 is -n [default: for ever]
-    #[arg(short, long, visible_alias = "timeout", value_name = "DURATION")]
-    #[arg(value_parser = value::duration)]
-    pub(crate) wait: Option<Duration>,
-    /// Share the lock with others that share it
-    #[arg(short, long)]
-    pub(crate) shared: bool,
-    /// Hold the lock alone; the default
-    #[arg(short = 'x', long, conflicts_with = "shared")]
-    pub(crate) exclusive: bool,
-    /// Let N hold it at once; the command finds its own number, from 0, in SPRAG_SLOT
-    #[arg(long, value_name = "N", conflicts_with_all = ["shared", "exclusive"])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) slots: Option<u32>,
-    /// Go before lower priorities: each level counts as having come 10s earlier, -8 to 8
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    pub(crate) priority: i8,
-    /// How long the lease lasts without being renewed; it is renewed while the command runs
-    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
-    pub(crate) ttl: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     /// The time between TERM and KILL when the command has to stop
     #[arg(long, value_name = "DURATION", value_parser = value::duration)]
     pub(crate) kill_after: Option<Duration>,
@@ -47,23 +26,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ACTION", default_value = "term", value_parser = on_lost)]
     pub(crate) on_lost: OnLost,
     /// What to do if somebody else holds it
-    #[arg(long, value_name = "ACTION", value_enum)]
+    #[arg(long, value_name = "ACTION", value_enum, conflicts_with = "force")]
     pub(crate) if_held: Option<IfHeld>,
     /// Run it once in each period of this length, whoever comes first; others skip it
     #[arg(long, value_name = "DURATION", value_parser = value::duration)]
+    #[arg(conflicts_with = "force")]
     pub(crate) once_per: Option<Duration>,
-    /// Take the lock over from a holder that has given no sign of life for 5 minutes
-    #[arg(long)]
-    pub(crate) takeover: bool,
-    /// Take the lock from whoever holds it, past the queue: breaks the protection
-    #[arg(long, conflicts_with_all = ["takeover", "wait", "once_per", "if_held"])]
-    pub(crate) force: bool,
-    /// Why, for others to see [default: the command]
-    #[arg(short = 'm', long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
-    /// The exit code if somebody else holds it, instead of 75
-    #[arg(short = 'E', long, value_name = "N")]
-    pub(crate) conflict_exit_code: Option<u8>,
     /// Inside a run of the same lock, use that one instead of refusing
     #[arg(long)]
     pub(crate) reentrant: bool,
@@ -174,6 +142,8 @@ mod tests {
             ("run -n -- x ls -n", "x", "ls -n"),
             ("run -w 5m -s b,a ls", "a b", "ls"),
             ("run --priority -3 x -v", "x", "-v"),
+            ("run --takeover x ls", "x", "ls"),
+            ("run --takeover=3s x ls", "x", "ls"),
             ("run -c true x", "x", "/bin/sh -c true"),
             ("run x -c true", "x", "/bin/sh -c true"),
             ("run x -- -c true", "x", "/bin/sh -c true"),

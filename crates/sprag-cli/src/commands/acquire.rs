@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sprag::{LockGuard, LockRequest, Strategy, Ticket, Wait};
+use sprag::{LockGuard, LockRequest, Ticket, Wait};
 
 use super::Outcome;
 use crate::args::Acquire;
-use crate::config::{self, Settings};
+use crate::config::Settings;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::view::{millis, shell_word};
@@ -22,15 +22,16 @@ const NEXT_LINE: Duration = Duration::from_secs(30);
 
 /// Takes a detached lease and says how it can be used.
 pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
-    let opened = Opened::open_with(&context.settings, |locks| locks.allow_force(args.force))?;
+    let opened =
+        Opened::open_with(&context.settings, |locks| locks.allow_force(args.asking.force))?;
     context.block_on(async {
-        let ttl = args.ttl.unwrap_or(context.settings.ttl.value);
+        let ttl = args.asking.ttl(&context.settings);
         let asked = time::now();
         let guard = match take(args, context, &opened, ttl).await {
             Ok(guard) => guard,
             Err(error) if error.is_held() || error.is_timeout() => {
                 let failure = held::explain(error, &opened).await;
-                return Err(failure.exiting(Exit::status(args.conflict_exit_code)));
+                return Err(failure.exiting(args.asking.if_held_exit()));
             }
             Err(error) => return Err(error.into()),
         };
@@ -68,7 +69,7 @@ async fn take(
     ttl: Duration,
 ) -> sprag::Result<LockGuard> {
     let started = time::now();
-    let wait = wait(args, &context.settings);
+    let wait = args.asking.wait().unwrap_or(context.settings.wait.value);
     let me = identity::holder(&context.settings).worker_id;
     let request = request(args, wait, &context.settings, opened);
     let request = request.ttl(ttl).detached().no_renewal();
@@ -88,31 +89,12 @@ async fn take(
     }
 }
 
-fn wait(args: &Acquire, settings: &Settings) -> Wait {
-    match args.wait {
-        _ if args.nonblock => Wait::No,
-        Some(span) => config::wait_for(span),
-        None => settings.wait.value,
-    }
-}
-
 fn request(args: &Acquire, wait: Wait, settings: &Settings, opened: &Opened) -> LockRequest {
     let around = Around::here(&store_url(&settings.store.value));
-    let request = opened.lock(args.name.as_str()).party(around.inner_party());
-    let mut request = request.priority(args.priority);
-    if args.shared {
-        request = request.shared();
-    }
-    if let Some(slots) = args.slots {
-        request = request.permits(1, slots);
-    }
-    if args.takeover {
-        request = request.strategy(Strategy::steal_stale());
-    }
-    if args.force {
-        request = request.strategy(Strategy::ForceAcquire);
-    }
-    if let Some(reason) = &args.reason {
+    let asking = &args.asking;
+    let mut request = opened.lock(args.name.as_str()).party(around.inner_party());
+    request = request.mode(asking.mode()).priority(asking.priority).strategy(asking.strategy());
+    if let Some(reason) = &asking.reason {
         request = request.reason(reason);
     }
     match wait {

@@ -20,7 +20,8 @@ pub(crate) fn release(args: &Release, context: &Context) -> Outcome {
         let seen = opened.inspect(name.as_str()).await?;
         let ours = seen.holders.iter().find(|holder| holder.lease == lease);
         if let Released::AlreadyLost(loss) = opened.release_lease(name.as_str(), lease).await? {
-            return Err(over("released", &name, lease, &loss.to_string(), &opened).await);
+            let what = loss.to_string();
+            return Err(over("released", &name, lease, &what, &opened, &context.settings).await);
         }
         let token = ours.map(|ours| ours.fence);
         let held = ours.and_then(|ours| ours.holder.since_unix_ms).map(time::ago);

@@ -1,18 +1,20 @@
 //! `sprag renew`: a lease goes on.
 
 use serde_json::json;
-use sprag::{Error, LeaseId, LockName, Loss};
+use sprag::audit::{AuditEntry, AuditKind, AuditQuery};
+use sprag::{Error, Fence, LeaseId, LockName, Loss};
 
 use super::Outcome;
 use crate::args::Renew;
 use crate::code::Code;
+use crate::config::Settings;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::held;
 use crate::output::time;
 use crate::output::view::millis;
 use crate::store::Opened;
+use crate::{held, identity};
 
 /// Renews the lease for another TTL.
 pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
@@ -25,7 +27,17 @@ pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
                 match opened.inspect(name.as_str()).await?.holders.iter().find(|h| h.lease == lease)
                 {
                     Some(holder) => holder.ttl,
-                    None => return Err(over("renewed", &name, lease, "it is over", &opened).await),
+                    None => {
+                        return Err(over(
+                            "renewed",
+                            &name,
+                            lease,
+                            "it is over",
+                            &opened,
+                            &context.settings,
+                        )
+                        .await);
+                    }
                 }
             }
         };
@@ -34,7 +46,7 @@ pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
             Ok(grant) => grant,
             Err(error) if error.is_lost() || error.is_not_owner() => {
                 let what = error.loss().map_or_else(|| Error::to_string(&error), |l| l.to_string());
-                return Err(over("renewed", &name, lease, &what, &opened).await);
+                return Err(over("renewed", &name, lease, &what, &opened, &context.settings).await);
             }
             Err(error) => return Err(error.into()),
         };
@@ -62,11 +74,13 @@ pub(super) async fn over(
     lease: LeaseId,
     what: &str,
     opened: &Opened,
+    settings: &Settings,
 ) -> Failure {
     let message = format!("not {done}: your lease of {name:?} does not hold it any more: {what}");
     let failure = Failure::new(Code::NotHolder, message)
         .detail("lock", name.as_str())
         .detail("changed", false);
+    note(done, name, lease, opened, settings).await;
     let Ok(seen) = opened.inspect(name.as_str()).await else { return failure };
     let failure = match seen.holders.iter().find(|holder| holder.lease != lease) {
         Some(holder) => failure.fact("now", format!("{}, token {}", held::by(&seen), holder.fence)),
@@ -77,4 +91,18 @@ pub(super) async fn over(
         true => failure,
         false => failure.advice("what you did since the lease ended was not protected; check it"),
     }
+}
+
+/// Leaves a note that somebody came with an old lease; not being able to is no second failure.
+async fn note(done: &str, name: &LockName, lease: LeaseId, opened: &Opened, settings: &Settings) {
+    let query = AuditQuery { name: Some(name.clone()), ..AuditQuery::default() };
+    let trail = opened.audit(&query).await.unwrap_or_default();
+    let granted = trail.iter().rev().find(|entry| entry.lease == lease && entry.fence.get() > 0);
+    let token = granted.map_or(Fence::ZERO, |entry| entry.fence);
+    let what = if done == "released" { "release" } else { "renewal" };
+    let holder = identity::holder(settings);
+    let entry =
+        AuditEntry::new(time::now(), name.clone(), AuditKind::Refused, token, lease, holder);
+    let entry = entry.detail(format!("{what} with old token"));
+    opened.store().note(&[entry]).await.ok();
 }

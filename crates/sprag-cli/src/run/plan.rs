@@ -8,7 +8,7 @@ use sprag::{LockName, Mode, PartyId, Strategy, Wait};
 use super::environment::{self, Around};
 use crate::args::{IfHeld, OnLost, Run};
 use crate::code::Code;
-use crate::config::{Origin, wait_for};
+use crate::config::Origin;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -52,28 +52,18 @@ impl Plan {
         refuse_what_flock_has(args)?;
         let bad = |message: String| Failure::new(Code::Usage, message);
         let (names, command) = args.locks_and_command().map_err(bad)?;
-        let single = names.len() == 1;
-        if let (false, true) = (single, args.slots.is_some() || args.once_per.is_some()) {
+        let asking = &args.asking;
+        let mode = asking.mode();
+        let slots = matches!(mode, Mode::Permits { .. });
+        if names.len() > 1 && (slots || args.once_per.is_some()) {
             return Err(bad("--slots and --once-per go with one lock, not with several".into()));
         }
         let settings = &context.settings;
-        let ttl = args.ttl.unwrap_or(settings.ttl.value);
-        let wait = match (args.nonblock, args.wait, args.if_held) {
-            (true, ..) => Wait::No,
-            (_, Some(span), _) => wait_for(span),
-            (_, None, Some(IfHeld::Fail | IfHeld::Skip)) => Wait::No,
-            (_, None, Some(IfHeld::Wait) | None) => settings.wait.value,
-        };
-        let mode = match args.slots {
-            Some(of) => Mode::Permits { count: 1, of },
-            None if args.shared => Mode::Shared,
-            None => Mode::Exclusive,
-        };
-        let strategy = match (args.force, args.takeover) {
-            (true, _) => Strategy::ForceAcquire,
-            (_, true) => Strategy::steal_stale(),
-            _ => Strategy::Retry,
-        };
+        let ttl = asking.ttl(settings);
+        let wait = asking.wait().unwrap_or(match args.if_held {
+            Some(IfHeld::Fail | IfHeld::Skip) => Wait::No,
+            Some(IfHeld::Wait) | None => settings.wait.value,
+        });
         let store = environment::store_url(&settings.store.value);
         let around = Around::here(&store);
         Ok(Self {
@@ -81,7 +71,7 @@ impl Plan {
             party: around.inner_party(),
             around,
             kill_after: kill_after(args, context, ttl)?,
-            reason: args.reason.clone().unwrap_or_else(|| reason(&command)),
+            reason: asking.reason.clone().unwrap_or_else(|| reason(&command)),
             names,
             command,
             mode,
@@ -89,10 +79,10 @@ impl Plan {
             skip_if_held: args.if_held == Some(IfHeld::Skip),
             ttl,
             on_lost: args.on_lost.clone(),
-            priority: args.priority,
-            strategy,
+            priority: asking.priority,
+            strategy: asking.strategy(),
             once_per: args.once_per,
-            if_held_exit: args.conflict_exit_code.map_or(Exit::HELD, Exit::status),
+            if_held_exit: asking.if_held_exit(),
             reentrant: args.reentrant,
             sd_notify: args.sd_notify,
             status_fd: args.status_fd,

@@ -84,3 +84,45 @@ fn the_state_directory_may_be_removed_between_commands() {
     // Whoever deletes the store frees its locks, but tokens still only grow.
     assert!(after["token"].as_u64() > before["token"].as_u64());
 }
+
+#[test]
+fn a_store_of_a_newer_sprag_is_left_as_it_is() {
+    let home = Home::new();
+    home.sprag(&["acquire", "x", "-S", "sqlite:locks.db"]).ok();
+    let newer = |version: i32| {
+        let database = rusqlite::Connection::open(home.path("work/locks.db")).unwrap();
+        let before = database.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+        database.pragma_update(None, "user_version", version).unwrap();
+        before
+    };
+    let known: i32 = newer(99);
+    for args in [&["run", "x", "true"][..], &["acquire", "-n", "x"], &["ls"], &["doctor"]] {
+        let said = home.sprag(&[&["-S", "sqlite:locks.db"], args].concat());
+        assert_eq!(said.code, 78, "{args:?}: {said:?}");
+        let part = format!("has schema 99 and this version of sprag knows {known}: upgrade sprag");
+        assert!(said.err.starts_with("error[SP034]: ") && said.err.contains(&part), "{}", said.err);
+        assert!(said.err.contains("\n  store    sqlite:locks.db (from --store)"), "{}", said.err);
+    }
+    assert_eq!(newer(known), 99);
+    home.sprag(&["acquire", "-n", "x", "-S", "sqlite:locks.db"]).exits(75);
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_named() {
+    let home = Home::new();
+    let folder = home.path("state");
+    std::fs::create_dir(&folder).unwrap();
+    // In a world of its own, where that folder is read-only for everybody.
+    let mount = "mount -t tmpfs -o ro none \"$0\" && exec \"$@\"";
+    for args in [&["run", "x", "true"][..], &["acquire", "x"], &["ls"]] {
+        let mut command = std::process::Command::new("unshare");
+        home.dress(&mut command);
+        command.args(["--map-root-user", "--mount", "sh", "-c", mount]).arg(&folder);
+        command.arg(env!("CARGO_BIN_EXE_sprag")).args(args).env("XDG_STATE_HOME", &folder);
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(77), "{args:?}: {said}");
+        assert!(said.starts_with("error[SP031]: "), "{said}");
+        assert!(said.contains("state") && said.contains("Read-only file system"), "{said}");
+    }
+}

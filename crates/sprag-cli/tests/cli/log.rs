@@ -39,6 +39,26 @@ fn what_happened_is_in_the_log() {
 }
 
 #[test]
+fn who_comes_with_an_old_lease_is_in_the_log() {
+    let home = Home::new();
+    let old = home.acquire("x");
+    let (token, lease) = (old["token"].to_string(), old["lease"].as_str().unwrap());
+    home.sprag(&["break", "x", "--token", &token, "-m", "why", "--force", "--yes"]).ok();
+    home.acquire("x");
+    home.sprag(&["release", "x", "--lease", lease, "--holder", "ann"]).exits(77);
+    home.sprag(&["renew", "x", "--lease", lease, "--ttl", "1m", "--holder", "ann"]).exits(77);
+    let log = home.sprag(&["log", "x", "-n", "2"]).ok().out;
+    let said: Vec<_> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(
+        said,
+        [
+            format!("refused       x  token {token}  ann  release with old token"),
+            format!("refused       x  token {token}  ann  renewal with old token"),
+        ]
+    );
+}
+
+#[test]
 fn the_log_is_followed() {
     let home = Home::new();
     home.acquire("before");

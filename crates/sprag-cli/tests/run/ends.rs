@@ -96,7 +96,7 @@ fn what_cannot_be_is_refused_before_anything_is_touched() {
             &["run", "--slots", "2", "a,b", "true"],
             "--slots and --once-per go with one lock, not with several",
         ),
-        (&["run", "--priority", "9", "x", "true"], "priority 9 is not between -8 and 8"),
+        (&["run", "--priority", "9", "x", "true"], "9 is not in -8..=8"),
     ] {
         let ended = place.end(words);
         assert_eq!(ended.code, 64, "{words:?}: {}", ended.err);

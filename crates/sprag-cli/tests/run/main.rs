@@ -13,5 +13,6 @@ mod races;
 mod signals;
 mod slots;
 mod support;
+mod taking;
 mod terminal;
 mod waiting;
