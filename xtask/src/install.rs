@@ -18,6 +18,8 @@ pub(crate) enum Need {
     Rustfmt,
     /// `cargo clippy`.
     Clippy,
+    /// `redis-server`, for the tests of its store; not with `SPRAG_SKIP=redis`.
+    Redis,
 }
 
 /// Makes sure of all needs, installing what is missing.
@@ -40,7 +42,14 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         Need::Git => program(shell, "git", &["git"]),
         Need::Rustfmt => component(shell, "fmt", "rustfmt"),
         Need::Clippy => component(shell, "clippy", "clippy"),
+        Need::Redis if skipped("redis") => Ok(()),
+        Need::Redis => program(shell, "redis-server", &["redis-server"]),
     }
+}
+
+/// Whether the tests with this server were declined.
+fn skipped(server: &str) -> bool {
+    std::env::var("SPRAG_SKIP").is_ok_and(|list| list.split(',').any(|name| name == server))
 }
 
 /// A program that comes in Debian packages.
@@ -52,8 +61,9 @@ fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
     println!("`{name}` is missing; installing {}", packages.join(" "));
     let hint = format!(
         "`{name}` is missing and could not be installed; please type:\n  \
-         sudo apt-get update && sudo apt-get install -y {}",
-        packages.join(" ")
+         sudo apt-get update && sudo apt-get install -y {}{}",
+        packages.join(" "),
+        if name == "redis-server" { "\nor leave out its tests with SPRAG_SKIP=redis" } else { "" }
     );
     let failed = |_| Failure::failed(hint.clone());
     shell::run(apt(shell).arg("update")).map_err(failed)?;
@@ -75,7 +85,8 @@ fn apt(shell: &Shell) -> Command {
         sudo
     };
     // Given on the command line, since sudo may drop the environment.
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    // No server is to be started: the tests start their own.
+    command.args(["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"]);
     command
 }
 

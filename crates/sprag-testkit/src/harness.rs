@@ -37,6 +37,11 @@ use tokio::sync::watch;
 
 /// A place where locks live, made for one case and gone after it.
 pub trait Harness: Sized + Send + Sync + 'static {
+    /// Whether the tests of this kind of place were declined, by `SPRAG_SKIP`.
+    fn skipped() -> bool {
+        false
+    }
+
     /// Makes an empty place that nobody else uses.
     fn fresh() -> impl Future<Output = Self> + Send;
 

@@ -11,5 +11,6 @@ pub mod fault;
 pub mod harness;
 pub mod history;
 pub mod process;
+pub mod redis_server;
 pub mod support;
 pub mod torture;

@@ -4,6 +4,8 @@ mod distributed_lock;
 mod leader_election;
 mod locks;
 mod open;
+#[cfg(feature = "redis")]
+mod redis_lock;
 
 pub use distributed_lock::DistributedLock;
 pub use leader_election::LeaderElection;
@@ -19,6 +21,11 @@ pub use sprag_core::{
     audit, clock, diagnosis, entropy, policy, record, store,
 };
 
+#[cfg(feature = "redis")]
+pub use redis_lock::RedisDistributedLock;
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use sprag_redis::{Address as RedisAddress, RedisConfig, RedisStore};
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
 pub use sprag_sqlite::{SqliteConfig, SqliteStore};
@@ -36,6 +43,9 @@ mod docs {
     struct Migration;
     #[doc = include_str!("../../../docs/stores/memory.md")]
     struct Memory;
+    #[cfg(feature = "redis")]
+    #[doc = include_str!("../../../docs/stores/redis.md")]
+    struct Redis;
     #[cfg(feature = "sqlite")]
     #[doc = include_str!("../../../docs/stores/sqlite.md")]
     struct Sqlite;

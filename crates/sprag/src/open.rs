@@ -1,6 +1,8 @@
 //! [`open`]: from a URL to a store. The one list of the stores in this build.
 
 mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
@@ -17,6 +19,8 @@ use self::url::StoreUrl;
 pub struct StoreKind {
     /// What its URLs begin with, before the colon.
     pub scheme: &'static str,
+    /// Other schemes that it answers for, be it to say that it cannot.
+    pub(crate) also: &'static [&'static str],
     /// The forms of its URLs, and what each means.
     pub forms: &'static [(&'static str, &'static str)],
     /// Between whom its locks hold.
@@ -28,10 +32,19 @@ pub struct StoreKind {
     open: fn(&StoreUrl<'_>) -> Result<Arc<dyn Store>>,
 }
 
+impl StoreKind {
+    fn answers_for(&self, scheme: &str) -> bool {
+        let mut schemes = std::iter::once(&self.scheme).chain(self.also);
+        schemes.any(|known| known.eq_ignore_ascii_case(scheme))
+    }
+}
+
 const KINDS: &[StoreKind] = &[
     memory::KIND,
     #[cfg(feature = "sqlite")]
     sqlite::KIND,
+    #[cfg(feature = "redis")]
+    redis::KIND,
 ];
 
 /// The kinds of stores in this build.
@@ -65,8 +78,10 @@ pub fn redact(url: &str) -> String {
 /// | `sqlite:./locks.db`, `sqlite:///var/lib/app/locks.db` | another file |
 /// | `memory:` | a new store inside this process |
 /// | `memory:NAME` | the store of that name inside this process |
+/// | `redis://localhost:6379` | a Redis server |
+/// | `redis+unix:///run/redis.sock` | a Redis server on a Unix socket |
 ///
-/// Blocks for as long as it takes to open a file.
+/// Blocks for as long as it takes to open a file or a connection.
 ///
 /// # Errors
 ///
@@ -87,7 +102,7 @@ pub fn redact(url: &str) -> String {
 /// ```
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     let url = StoreUrl::parse(url)?;
-    match KINDS.iter().find(|kind| kind.scheme.eq_ignore_ascii_case(url.scheme)) {
+    match KINDS.iter().find(|kind| kind.answers_for(url.scheme)) {
         Some(kind) => (kind.open)(&url).map_err(|error| error.at(kind.scheme)),
         None => {
             let known = KINDS.iter().map(|kind| kind.scheme).collect::<Vec<_>>().join(" ");
@@ -107,8 +122,8 @@ mod tests {
         assert!(error.is_bad_input());
         let message = error.to_string();
         assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
-        #[cfg(feature = "sqlite")]
-        assert!(message.ends_with("; this build supports: memory sqlite"), "{message}");
+        #[cfg(all(feature = "sqlite", feature = "redis"))]
+        assert!(message.ends_with("; this build supports: memory sqlite redis"), "{message}");
     }
 
     #[test]
@@ -140,6 +155,10 @@ mod tests {
             "sqlite://root:hunter2@db/x",
             "sqlite:x.db?password=hunter2",
             "sqlite:x.db#hunter2",
+            "redis://root:hunter2@db:port/0",
+            "redis://root:hunter2@db/0?password=x",
+            "redis://:hunter2@/0",
+            "redis+unix:sock?password=hunter2",
         ] {
             let error = open(url).unwrap_err();
             assert!(error.is_bad_input(), "{url}: {error:?}");

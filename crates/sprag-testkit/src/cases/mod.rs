@@ -31,6 +31,9 @@ macro_rules! cases {
 
                     $(#[test]
                     fn $case() {
+                        if <$dollar harness as $crate::harness::Harness>::skipped() {
+                            return;
+                        }
                         $crate::harness::run(async {
                             let harness = <$dollar harness as $crate::harness::Harness>::fresh();
                             let harness = harness.await;

@@ -10,6 +10,7 @@ use super::url::StoreUrl;
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "memory",
+    also: &[],
     forms: &[
         ("memory:", "a new store inside this process"),
         ("memory:NAME", "the store of that name inside this process"),

@@ -14,6 +14,7 @@ use super::url::StoreUrl;
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "sqlite",
+    also: &[],
     forms: &[
         ("sqlite:", "the file of this user, $XDG_STATE_HOME/sprag/sprag.db"),
         ("sqlite:./locks.db", "a file in the working directory"),

@@ -57,11 +57,16 @@ impl<'a> StoreUrl<'a> {
 
     /// The rest with its percent signs decoded.
     pub(super) fn decoded(&self) -> Result<Vec<u8>> {
-        if self.rest.contains('#') {
+        self.decode(self.rest)
+    }
+
+    /// A part of the URL with its percent signs decoded.
+    pub(super) fn decode(&self, part: &str) -> Result<Vec<u8>> {
+        if part.contains('#') {
             return Err(self.bad("has a #, which means nothing in a store's URL: write it as %23"));
         }
-        let mut bytes = self.rest.bytes();
-        let mut decoded = Vec::with_capacity(self.rest.len());
+        let mut bytes = part.bytes();
+        let mut decoded = Vec::with_capacity(part.len());
         while let Some(byte) = bytes.next() {
             decoded.push(if byte == b'%' {
                 let digits = bytes.next().zip(bytes.next());

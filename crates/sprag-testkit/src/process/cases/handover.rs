@@ -36,7 +36,9 @@ pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene<impl Harness
     to.kill().await;
     let next = waiter.granted(waiting).await;
     let took = now().since(died);
-    assert!(took < scene.death_is_seen_within().max(ttl), "the death was seen after {took:?}");
+    // Where a death is not seen, it is noticed when the lease ends.
+    let slack = if scene.harness.sees_death() { Duration::ZERO } else { Duration::from_secs(5) };
+    assert!(took < ttl + slack, "the death was seen after {took:?}");
     assert!(next.fence > held.fence, "{next:?} after {held:?}");
     // A ticket is good for as long as its lease.
     let mut late = scene.taker("late").await;

@@ -33,12 +33,15 @@ pub struct Scene<H> {
 
 impl<H: Harness> Scene<H> {
     /// Makes a scene for takers that run `program`; `None` for a store that ends at the borders
-    /// of its process, where there is nothing to test.
+    /// of its process, where there is nothing to test, or whose tests were declined.
     ///
     /// # Panics
     ///
     /// If there is no room for temporary files.
     pub async fn new(program: &Path) -> Option<Self> {
+        if H::skipped() {
+            return None;
+        }
         let harness = H::fresh().await;
         let url = harness.url()?;
         let store = harness.store().await;

@@ -1,0 +1,54 @@
+//! What the promise depends on: the settings of the server.
+
+use sprag_core::diagnosis::Finding;
+
+use crate::hello::Info;
+
+/// Judges what the server says about itself.
+pub(crate) fn findings(info: &Info) -> Vec<Finding> {
+    let mut findings = vec![Finding::good(format!("Redis {}, a master", info.version()))];
+    findings.push(match info.evicts() {
+        None => Finding::good("memory: no key is evicted (maxmemory-policy noeviction)"),
+        Some(policy) => Finding::fail(format!("locks can be evicted (maxmemory-policy {policy})"))
+            .fix("type CONFIG SET maxmemory-policy noeviction"),
+    });
+    findings.push(if info.has_log() {
+        Finding::good("persistence: append-only file; locks survive a restart of the server")
+    } else {
+        Finding::warn("persistence: a restart of the server forgets who holds what")
+            .fix("type CONFIG SET appendonly yes, and set it in redis.conf")
+    });
+    let replicas = info.get("connected_slaves");
+    findings.push(if replicas == "0" {
+        Finding::good("replicas: none, so no failover can forget a lock")
+    } else {
+        Finding::warn(format!(
+            "replicas: {replicas}; a failover may forget the last locks, and two may hold one"
+        ))
+        .fix("check the fence where the work is written")
+    });
+    findings.push(Finding::note(
+        "clock: leases end by the server's time of day; if it jumps ahead, they end early",
+    ));
+    findings.push(Finding::note("deaths: a holder that died is succeeded when its TTL ends"));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprag_core::diagnosis::Health;
+
+    #[test]
+    fn what_weakens_the_promise_is_told() {
+        let worst = |text: &str| {
+            findings(&Info::read(text)).into_iter().map(|finding| finding.health).max().unwrap()
+        };
+        let good =
+            "redis_version:7.0.15\nmaxmemory_policy:noeviction\naof_enabled:1\nconnected_slaves:0";
+        assert_eq!(worst(good), Health::Note);
+        assert_eq!(worst(&good.replace("aof_enabled:1", "aof_enabled:0")), Health::Warn);
+        assert_eq!(worst(&good.replace("slaves:0", "slaves:1")), Health::Warn);
+        assert_eq!(worst(&good.replace("noeviction", "allkeys-lru")), Health::Fail);
+    }
+}

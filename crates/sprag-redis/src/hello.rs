@@ -1,0 +1,112 @@
+//! [`Info`]: what a server says about itself, and whether it may be used.
+
+use std::collections::HashMap;
+
+use sprag_core::{ErrorKind, Result};
+
+use crate::config::RedisConfig;
+use crate::error::error;
+
+/// The oldest version that has all we need: `SET` with `PXAT`, ranges without their ends.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// The answer to `INFO`.
+#[derive(Clone, Debug)]
+pub(crate) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub(crate) fn read(text: &str) -> Self {
+        let pairs = text.lines().filter_map(|line| line.trim_end().split_once(':'));
+        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.get("redis_version")
+    }
+
+    /// Whether each acknowledged write is in a log that survives a crash of the server.
+    pub(crate) fn has_log(&self) -> bool {
+        self.get("aof_enabled") == "1"
+    }
+
+    /// The eviction policy, if it may take locks away.
+    pub(crate) fn evicts(&self) -> Option<&str> {
+        let policy = self.get("maxmemory_policy");
+        (!policy.is_empty() && policy != "noeviction").then_some(policy)
+    }
+
+    fn is_old(&self) -> bool {
+        let mut numbers = self.version().split('.').map(|part| part.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST
+    }
+
+    /// Refuses a server that cannot keep the promise.
+    pub(crate) fn check(&self, config: &RedisConfig) -> Result<()> {
+        let address = &config.address;
+        let refuse = |kind, message| Err(error(kind, message));
+        if self.get("cluster_enabled") == "1" {
+            let message =
+                format!("{address} is a node of a Redis Cluster, which is not supported yet");
+            return refuse(ErrorKind::Unsupported, message);
+        }
+        if self.get("role") == "slave" {
+            let master = format!("{}:{}", self.get("master_host"), self.get("master_port"));
+            let message =
+                format!("{address} is a replica, which takes no locks: use its master, {master}");
+            return refuse(ErrorKind::Refused, message);
+        }
+        if self.is_old() {
+            let (major, minor) = OLDEST;
+            let version = self.version();
+            let message =
+                format!("{address} is Redis {version}: upgrade it to {major}.{minor} or later");
+            return refuse(ErrorKind::Unsupported, message);
+        }
+        match self.evicts() {
+            Some(policy) if !config.allow_eviction => refuse(
+                ErrorKind::Refused,
+                format!(
+                    "{address} may evict locks when memory is short (maxmemory-policy {policy}): \
+                     type CONFIG SET maxmemory-policy noeviction, or open it with \
+                     allow_eviction=true and live with lost locks"
+                ),
+            ),
+            Some(policy) => {
+                tracing::warn!(target: "sprag::redis", policy, "this server may evict locks");
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Address;
+
+    fn check(text: &str) -> Result<()> {
+        let config = RedisConfig::new(Address::Tcp("db".into(), 6379));
+        Info::read(text).check(&config)
+    }
+
+    const GOOD: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
+
+    #[test]
+    fn a_server_that_cannot_keep_the_promise_is_refused_with_the_fix() {
+        check(GOOD).unwrap();
+        for (was, is, fix) in [
+            ("7.0.15", "6.0.9", "upgrade"),
+            ("role:master", "role:slave\r\nmaster_host:a\r\nmaster_port:1", "master, a:1"),
+            ("noeviction", "volatile-ttl", "CONFIG SET maxmemory-policy noeviction"),
+            ("role", "cluster_enabled:1\r\nrole", "not supported yet"),
+        ] {
+            let error = check(&GOOD.replace(was, is)).unwrap_err();
+            assert!(error.to_string().contains(fix), "{error}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The Redis store of sprag: locks between all who reach one Redis server.
+//!
+//! ```text
+//!   caller ──> link: a thread with one connection for commands, one for wake-ups
+//!                 │  one script call per operation; the server's clock, in the script
+//!                 v
+//!   Redis: the plain key, the record, the queue ── PUBLISH ──> the process that was granted
+//! ```
+//!
+//! The plain key `prefix + name` holds the lease of the exclusive holder with its TTL, so that
+//! every program that locks with `SET NX PX` and compare-and-delete is excluded and excludes. The
+//! script `scripts/lock.lua` is a port of [`record::apply`](sprag_core::record::apply), and tested
+//! against it with random commands.
+
+mod config;
+mod diagnose;
+mod error;
+mod hello;
+mod keys;
+mod link;
+mod listener;
+mod script;
+mod store;
+mod trail;
+mod wire;
+
+#[cfg(test)]
+mod differential;
+
+pub use config::{Address, RedisConfig};
+pub use store::RedisStore;
