@@ -149,10 +149,11 @@ impl AuditQuery {
 /// their client says that it gave up.
 pub fn audit_entries(name: &LockName, applied: &Applied, now_unix_ms: u64) -> Vec<AuditEntry> {
     let held = applied.events.iter().filter(|event| event.fence > Fence::ZERO);
-    held.map(|event| entry(name, event, now_unix_ms)).collect()
+    held.map(|event| audit_entry(name, event, now_unix_ms)).collect()
 }
 
-fn entry(name: &LockName, event: &Event, now_unix_ms: u64) -> AuditEntry {
+/// The entry for one event, be it one that a store has written down and read again.
+pub fn audit_entry(name: &LockName, event: &Event, now_unix_ms: u64) -> AuditEntry {
     let after = human(Duration::from_millis(event.after_ms));
     let (kind, detail) = match &event.kind {
         EventKind::Granted if event.mode == Mode::Exclusive => {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use serde::de::DeserializeOwned;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
 use sprag_core::mailbox::Mailboxes;
+use sprag_core::record::wire::{self, Answer};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
@@ -26,7 +26,7 @@ use crate::hello::Info;
 use crate::keys::Keys;
 use crate::link::Link;
 use crate::script::{Call, Script};
-use crate::wire::{self, Answer, Looked, Reply};
+use crate::wire::Looked;
 use crate::{diagnose, trail};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
@@ -93,24 +93,24 @@ impl RedisStore {
     ) -> Result<Answer> {
         let sent = BootClock.now();
         let command = wire::write(command, self.capability.max_waiters);
-        let reply: Reply = self.script(operation, Script::Lock, name, command).await?;
-        self.link.learn(reply.now_us / 1000, sent);
-        Ok(reply.into())
+        let answer = self.script(operation, Script::Lock, name, command).await?;
+        let read = Answer::read(&answer);
+        let answer = read.map_err(|e| strange_answer(e).during(operation).on(name))?;
+        self.link.learn(answer.now_us / 1000, sent);
+        Ok(answer)
     }
 
-    async fn script<T: DeserializeOwned>(
+    async fn script(
         &self,
         operation: Operation,
         script: Script,
         name: &LockName,
         command: String,
-    ) -> Result<T> {
+    ) -> Result<String> {
         let keys = self.keys.of(name)?;
         let arguments = vec![command, name.as_str().to_owned(), self.channel.clone()];
         let answer = self.ask::<String>(operation, Call::Script { script, keys, arguments }).await;
-        let answer = answer.map_err(|error| error.on(name))?;
-        let read = serde_json::from_str(&answer);
-        read.map_err(|e| strange_answer(e).during(operation).on(name))
+        answer.map_err(|error| error.on(name))
     }
 
     pub(crate) async fn ask<T: redis::FromRedisValue>(
@@ -122,8 +122,10 @@ impl RedisStore {
     }
 
     async fn look(&self, operation: Operation, name: &LockName) -> Result<LockView> {
-        let looked: Looked = self.script(operation, Script::Look, name, String::new()).await?;
-        let context = wire::context(looked.now_us, self.capability.max_waiters);
+        let looked = self.script(operation, Script::Look, name, String::new()).await?;
+        let looked: Looked = serde_json::from_str(&looked)
+            .map_err(|e| strange_answer(e).during(operation).on(name))?;
+        let context = wire::clock_only(looked.now_us, self.capability.max_waiters);
         Ok(looked.into_record().view(name, &context))
     }
 
@@ -203,7 +205,7 @@ impl Store for RedisStore {
         }
         let answer = self.run(Operation::Acquire, &request.name, &command).await?;
         self.heed(request.lease, &answer.outcome);
-        let context = wire::context(answer.now_us, self.capability.max_waiters);
+        let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
         if let Ok(Attempt::Held(contention)) = &mut attempt {
             contention.ahead = answer.waiting;
@@ -225,7 +227,7 @@ impl Store for RedisStore {
         let command = Command::convert(conversion);
         let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
         self.heed(conversion.lease, &answer.outcome);
-        let context = wire::context(answer.now_us, self.capability.max_waiters);
+        let context = answer.context(self.capability.max_waiters);
         answer.outcome.into_converted(conversion, &context).map_err(|error| error.at(STORE))
     }
 

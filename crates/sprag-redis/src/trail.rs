@@ -1,10 +1,9 @@
 //! The audit trail: a stream that the scripts write, with a growing number for each entry.
 
 use redis::streams::StreamRangeReply;
-use serde::Deserialize;
-use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH, audit_entries};
-use sprag_core::record::{Applied, Event, EventKind, Outcome, Record};
-use sprag_core::{Fence, Holder, LeaseId, LockName, Loss, Mode, Operation, Result, SessionId};
+use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH, audit_entry};
+use sprag_core::record::Event;
+use sprag_core::{LockName, Operation, Result};
 
 use crate::error::strange_answer;
 use crate::script::{Call, Script};
@@ -12,42 +11,6 @@ use crate::store::RedisStore;
 
 /// How many entries are fetched at once.
 const CHUNK: usize = 1000;
-
-/// An event as `scripts/lock.lua` writes it.
-#[derive(Deserialize)]
-pub(crate) struct Written {
-    kind: Kind,
-    lease: LeaseId,
-    session: Option<SessionId>,
-    fence: Fence,
-    mode: Mode,
-    holder: Holder,
-    after_ms: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Granted,
-    Gone(Loss),
-}
-
-impl From<Written> for Event {
-    fn from(written: Written) -> Self {
-        Self {
-            kind: match written.kind {
-                Kind::Granted => EventKind::Granted,
-                Kind::Gone(loss) => EventKind::Gone(loss),
-            },
-            lease: written.lease,
-            session: written.session,
-            fence: written.fence,
-            mode: written.mode,
-            holder: written.holder,
-            after_ms: written.after_ms,
-        }
-    }
-}
 
 /// Adds what only the client knows.
 pub(crate) async fn note(store: &RedisStore, entries: &[AuditEntry]) -> Result<()> {
@@ -96,12 +59,8 @@ type Strange = Box<dyn std::error::Error + Send + Sync>;
 fn entry(id: &str, field: impl Fn(&str) -> String) -> Result<AuditEntry, Strange> {
     let noted = field("entry");
     let mut entry = if noted.is_empty() {
-        let written: Written = serde_json::from_str(&field("event"))?;
-        let (record, outcome, events) = (Record::default(), Outcome::Done, vec![written.into()]);
-        let applied = Applied { record, changed: true, outcome, events };
         let name = LockName::new(field("name"))?;
-        let entries = audit_entries(&name, &applied, field("at").parse()?);
-        entries.into_iter().next().ok_or("an event without a fence")?
+        audit_entry(&name, &Event::read(&field("event"))?, field("at").parse()?)
     } else {
         AuditEntry::from_json(&noted)?
     };

@@ -3,7 +3,8 @@
 //! [`cases`] are what every store must do, and [`harness`] is what a store brings along to be
 //! tested by them. [`fault`] loses requests and replies on the way. [`history`] records what every
 //! process believed and when, and checks afterwards that it was true. [`process`] has processes
-//! that can be killed, and [`torture`] does so all the time.
+//! that can be killed, and [`torture`] does so all the time. [`sequence`] is for stores that have a
+//! port of the lock machine.
 
 pub mod bent_clock;
 pub mod cases;
@@ -12,5 +13,6 @@ pub mod harness;
 pub mod history;
 pub mod process;
 pub mod redis_server;
+pub mod sequence;
 pub mod support;
 pub mod torture;

@@ -20,6 +20,7 @@ mod command;
 mod form;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 pub use apply::apply;
 pub use command::{
