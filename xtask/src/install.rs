@@ -20,6 +20,8 @@ pub(crate) enum Need {
     Clippy,
     /// `redis-server`, for the tests of its store; not with `SPRAG_SKIP=redis`.
     Redis,
+    /// `openssl`, which makes the certificates of those servers.
+    Openssl,
 }
 
 /// Makes sure of all needs, installing what is missing.
@@ -42,8 +44,9 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         Need::Git => program(shell, "git", &["git"]),
         Need::Rustfmt => component(shell, "fmt", "rustfmt"),
         Need::Clippy => component(shell, "clippy", "clippy"),
-        Need::Redis if skipped("redis") => Ok(()),
+        Need::Redis | Need::Openssl if skipped("redis") => Ok(()),
         Need::Redis => program(shell, "redis-server", &["redis-server"]),
+        Need::Openssl => program(shell, "openssl", &["openssl"]),
     }
 }
 
@@ -54,7 +57,8 @@ fn skipped(server: &str) -> bool {
 
 /// A program that comes in Debian packages.
 fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
-    let present = || shell::succeeds(shell.command(name).arg("--version"));
+    let question = if name == "openssl" { "version" } else { "--version" };
+    let present = || shell::succeeds(shell.command(name).arg(question));
     if present() {
         return Ok(());
     }
@@ -63,7 +67,11 @@ fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
         "`{name}` is missing and could not be installed; please type:\n  \
          sudo apt-get update && sudo apt-get install -y {}{}",
         packages.join(" "),
-        if name == "redis-server" { "\nor leave out its tests with SPRAG_SKIP=redis" } else { "" }
+        if matches!(name, "redis-server" | "openssl") {
+            "\nor leave out its tests with SPRAG_SKIP=redis"
+        } else {
+            ""
+        }
     );
     let failed = |_| Failure::failed(hint.clone());
     shell::run(apt(shell).arg("update")).map_err(failed)?;

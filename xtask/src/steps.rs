@@ -45,7 +45,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         about: "cargo nextest run, or cargo test where nextest is not installed",
-        needs: &[Need::CCompiler, Need::Git, Need::Redis],
+        needs: &[Need::CCompiler, Need::Git, Need::Redis, Need::Openssl],
         run: tests,
     },
     Step {

@@ -3,14 +3,15 @@
 //! [`cases`] are what every store must do, and [`harness`] is what a store brings along to be
 //! tested by them. [`fault`] loses requests and replies on the way. [`history`] records what every
 //! process believed and when, and checks afterwards that it was true. [`process`] has processes
-//! that can be killed, and [`torture`] does so all the time. [`sequence`] is for stores that have a
-//! port of the lock machine.
+//! that can be killed, and [`torture`] does so all the time. [`redis_server`] has servers for
+//! tests, each with a [`keeper`]. [`sequence`] is for stores that have a port of the lock machine.
 
 pub mod bent_clock;
 pub mod cases;
 pub mod fault;
 pub mod harness;
 pub mod history;
+pub mod keeper;
 pub mod process;
 pub mod redis_server;
 pub mod sequence;
