@@ -4,7 +4,8 @@
 //! tested by them. [`fault`] loses requests and replies on the way. [`history`] records what every
 //! process believed and when, and checks afterwards that it was true. [`process`] has processes
 //! that can be killed, and [`torture`] does so all the time. [`redis_server`] has servers for
-//! tests, each with a [`keeper`]. [`sequence`] is for stores that have a port of the lock machine.
+//! tests, each with a [`keeper`], and [`proxy`] is a network before them that can be broken.
+//! [`sequence`] is for stores that have a port of the lock machine.
 
 pub mod bent_clock;
 pub mod cases;
@@ -13,6 +14,7 @@ pub mod harness;
 pub mod history;
 pub mod keeper;
 pub mod process;
+pub mod proxy;
 pub mod redis_server;
 pub mod sequence;
 pub mod support;
