@@ -22,6 +22,8 @@ pub(crate) enum Need {
     Redis,
     /// `openssl`, which makes the certificates of those servers.
     Openssl,
+    /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`.
+    Postgres,
 }
 
 /// Makes sure of all needs, installing what is missing.
@@ -44,9 +46,17 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         Need::Git => program(shell, "git", &["git"]),
         Need::Rustfmt => component(shell, "fmt", "rustfmt"),
         Need::Clippy => component(shell, "clippy", "clippy"),
-        Need::Redis | Need::Openssl if skipped("redis") => Ok(()),
+        Need::Redis if skipped("redis") => Ok(()),
+        Need::Openssl if skipped("redis") && skipped("postgres") => Ok(()),
         Need::Redis => program(shell, "redis-server", &["redis-server"]),
         Need::Openssl => program(shell, "openssl", &["openssl"]),
+        Need::Postgres if skipped("postgres") => Ok(()),
+        Need::Postgres => {
+            // Debian's has a folder for each version, and none in the path.
+            let server = "ls /usr/lib/postgresql/*/bin/postgres";
+            package(shell, "postgres", &["sh", "-c", server], &["postgresql"])?;
+            program(shell, "pgbouncer", &["pgbouncer"])
+        }
     }
 }
 
@@ -58,7 +68,12 @@ fn skipped(server: &str) -> bool {
 /// A program that comes in Debian packages.
 fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
     let question = if name == "openssl" { "version" } else { "--version" };
-    let present = || shell::succeeds(shell.command(name).arg(question));
+    package(shell, name, &[name, question], packages)
+}
+
+/// Something that is there if `probe` succeeds.
+fn package(shell: &Shell, name: &str, probe: &[&str], packages: &[&str]) -> Outcome {
+    let present = || shell::succeeds(shell.command(probe[0]).args(&probe[1..]));
     if present() {
         return Ok(());
     }
@@ -67,10 +82,11 @@ fn program(shell: &Shell, name: &str, packages: &[&str]) -> Outcome {
         "`{name}` is missing and could not be installed; please type:\n  \
          sudo apt-get update && sudo apt-get install -y {}{}",
         packages.join(" "),
-        if matches!(name, "redis-server" | "openssl") {
-            "\nor leave out its tests with SPRAG_SKIP=redis"
-        } else {
-            ""
+        match name {
+            "redis-server" => "\nor leave out its tests with SPRAG_SKIP=redis",
+            "postgres" | "pgbouncer" => "\nor leave out its tests with SPRAG_SKIP=postgres",
+            "openssl" => "\nor leave out its tests with SPRAG_SKIP=redis,postgres",
+            _ => "",
         }
     );
     let failed = |_| Failure::failed(hint.clone());

@@ -45,7 +45,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         about: "cargo nextest run, or cargo test where nextest is not installed",
-        needs: &[Need::CCompiler, Need::Git, Need::Redis, Need::Openssl],
+        needs: &[Need::CCompiler, Need::Git, Need::Openssl, Need::Postgres, Need::Redis],
         run: tests,
     },
     Step {

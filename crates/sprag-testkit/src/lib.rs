@@ -13,6 +13,7 @@ pub mod fault;
 pub mod harness;
 pub mod history;
 pub mod keeper;
+pub mod postgres_server;
 pub mod process;
 pub mod proxy;
 pub mod redis_server;

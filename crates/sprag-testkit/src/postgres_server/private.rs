@@ -1,0 +1,117 @@
+//! [`PostgresServer`]: a server of one test, which may stop and restart it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use super::{Place, free_port, shell};
+use crate::support::eventually;
+
+/// Does what it is told until its input ends, which it does however the test ends; then ends the
+/// server and removes its folder.
+const KEEPER: &str = r#"
+make
+launch "$@"
+while read -r word; do
+  case $word in
+    stop) kill -INT $server; wait $server ;;
+    kill) kill -QUIT $server; wait $server ;;
+    start) launch "$@" ;;
+  esac
+done
+kill -QUIT $server
+wait $server
+rm -rf "$folder"
+"#;
+
+/// A PostgreSQL server in a temporary folder, gone with the test that started it.
+#[derive(Debug)]
+pub struct PostgresServer {
+    place: Place,
+    keeper: Child,
+}
+
+impl PostgresServer {
+    /// Starts a server with these options beside its own, such as `["-c", "fsync=off"]`, and waits
+    /// until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If there is none to start.
+    pub async fn start(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("there is room for temporary files").keep();
+        let place = Place { folder, port: free_port() };
+        let mut keeper = shell(KEEPER, &place.folder, place.port);
+        let keeper = keeper.arg("keeper").args(options).stdin(Stdio::piped()).spawn();
+        let server = Self { place, keeper: keeper.expect("there is a shell") };
+        server.ready().await;
+        server
+    }
+
+    /// The URL of a database, through the Unix socket.
+    pub fn url(&self, database: &str) -> String {
+        self.place.url(database)
+    }
+
+    /// The URL of a database, through TCP.
+    pub fn tcp_url(&self, database: &str) -> String {
+        self.place.tcp_url(database)
+    }
+
+    /// The folder of its socket.
+    pub fn folder(&self) -> PathBuf {
+        self.place.folder.clone()
+    }
+
+    /// Its port.
+    pub const fn port(&self) -> u16 {
+        self.place.port
+    }
+
+    /// Runs SQL in a database as any other program would, and gives back its rows.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub fn sql(&self, database: &str, text: &str) -> String {
+        self.place.sql(database, text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// Stops it: its connections are cut, its data is written.
+    pub async fn stop(&mut self) {
+        self.tell("stop").await;
+    }
+
+    /// Ends it on the spot, as a crash would.
+    pub async fn kill(&mut self) {
+        self.tell("kill").await;
+    }
+
+    /// Starts it again.
+    pub async fn start_again(&mut self) {
+        self.say("start");
+        self.ready().await;
+    }
+
+    async fn tell(&mut self, word: &str) {
+        self.say(word);
+        eventually("the server is gone", || async { !self.place.answers() }).await;
+    }
+
+    fn say(&mut self, word: &str) {
+        let input = self.keeper.stdin.as_mut().expect("the keeper listens");
+        writeln!(input, "{word}").expect("the keeper listens");
+    }
+
+    async fn ready(&self) {
+        eventually("the server answers", || async { self.place.answers() }).await;
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        // It can only fail if somebody else waited for it.
+        drop(self.keeper.wait());
+    }
+}
