@@ -1,14 +1,16 @@
 //! [`RedisConfig`]: where the server is and how patient we are.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use sprag_core::{Error, Operation, Result};
 
-use crate::error::{STORE, from_redis};
+use crate::error::STORE;
 
 /// How to open a [`RedisStore`](crate::RedisStore).
 ///
@@ -24,17 +26,48 @@ use crate::error::{STORE, from_redis};
 /// ```
 #[derive(Clone)]
 pub struct RedisConfig {
-    pub(crate) address: Address,
-    username: Option<String>,
-    password: Option<String>,
-    database: u32,
+    pub(crate) place: Place,
+    pub(crate) login: Login,
+    pub(crate) tls: Option<Tls>,
     pub(crate) prefix: String,
     pub(crate) allow_eviction: bool,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) longest_ttl: Duration,
+    pub(crate) min_replicas: u32,
     pub(crate) timeout: Duration,
 }
 
-/// Where a Redis server listens.
+/// What is said to a server first.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: u32,
+}
+
+/// Where the locks are.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One server.
+    Server(Address),
+    /// The master that these sentinels name, and what they want to hear as a password.
+    Sentinel { master: String, sentinels: Vec<Address>, login: SentinelLogin },
+    /// A Cluster; some of its nodes.
+    Cluster(Vec<Address>),
+}
+
+/// The password of the sentinels, which is not to be shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct SentinelLogin(pub(crate) Option<String>);
+
+impl fmt::Debug for SentinelLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
+}
+
+/// Where a Redis server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A host and a port.
     Tcp(String, u16),
@@ -45,18 +78,97 @@ pub enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => path.display().fmt(f),
         }
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => address.fmt(f),
+            Self::Sentinel { master, .. } => write!(f, "the master {master:?}"),
+            Self::Cluster(nodes) => {
+                write!(f, "the Cluster of ")?;
+                nodes.first().map_or(Ok(()), |node| node.fmt(f))
+            }
+        }
+    }
+}
+
+/// When no lock is granted because a server may have forgotten who holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quarantine {
+    /// When this client sees that the server was restarted without an append-only file: until the
+    /// longest TTL that it knows of has passed since.
+    #[default]
+    Witnessed,
+    /// Also when it meets such a server for the first time.
+    Always,
+    /// Never. Two may hold a lock after a restart.
+    Never,
+}
+
+/// How connections are secured.
+#[derive(Clone, Debug)]
+pub struct Tls(pub(crate) Arc<ClientConfig>);
+
+impl Tls {
+    /// Believes the authorities that this machine believes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    pub fn system() -> Result<Self> {
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            let message =
+                "this machine has no certificates of authorities: install ca-certificates";
+            return Err(bad_tls(message));
+        }
+        Self::trusting(found.certs)
+    }
+
+    /// Believes only the authorities in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or holds no certificate.
+    pub fn with_authorities(file: &Path) -> Result<Self> {
+        let bad = |e: &dyn fmt::Display| bad_tls(format!("{} is no use ({e})", file.display()));
+        let found = CertificateDer::pem_file_iter(file).map_err(|e| bad(&e))?;
+        let found = found.collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))?;
+        if found.is_empty() {
+            return Err(bad(&"it holds no certificate"));
+        }
+        Self::trusting(found)
+    }
+
+    fn trusting(authorities: Vec<CertificateDer<'static>>) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(authorities);
+        // Named, so that a program with two providers does not have to choose one for us.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| bad_tls(e.to_string()))?;
+        Ok(Self(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+    }
+}
+
+fn bad_tls(message: impl Into<String>) -> Error {
+    Error::bad_input(Operation::Open, message).at(STORE)
+}
+
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisConfig")
-            .field("address", &self.address)
-            .field("database", &self.database)
+            .field("place", &self.place)
+            .field("database", &self.login.database)
             .field("prefix", &self.prefix)
+            .field("tls", &self.tls.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -67,13 +179,33 @@ impl RedisConfig {
 
     /// The server at `address`, with the defaults.
     pub fn new(address: Address) -> Self {
+        Self::at(Place::Server(address))
+    }
+
+    /// The master that sentinels know as `master`.
+    pub fn sentinel(master: impl Into<String>, sentinels: Vec<Address>) -> Self {
+        Self::at(Place::Sentinel {
+            master: master.into(),
+            sentinels,
+            login: SentinelLogin::default(),
+        })
+    }
+
+    /// The Cluster that these nodes belong to; one that answers is enough.
+    pub fn cluster(nodes: Vec<Address>) -> Self {
+        Self::at(Place::Cluster(nodes))
+    }
+
+    fn at(place: Place) -> Self {
         Self {
-            address,
-            username: None,
-            password: None,
-            database: 0,
+            place,
+            login: Login::default(),
+            tls: None,
             prefix: Self::PREFIX.into(),
             allow_eviction: false,
+            quarantine: Quarantine::default(),
+            longest_ttl: Duration::from_secs(30),
+            min_replicas: 0,
             timeout: Duration::from_secs(2),
         }
     }
@@ -81,21 +213,37 @@ impl RedisConfig {
     /// The user to log in as.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
-        self.username = Some(username.into());
+        self.login.username = Some(username.into());
         self
     }
 
     /// The password to log in with.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(password.into());
+        self.login.password = Some(password.into());
+        self
+    }
+
+    /// The password of the sentinels; none by default. Does nothing elsewhere.
+    #[must_use]
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        if let Place::Sentinel { login, .. } = &mut self.place {
+            login.0 = Some(password.into());
+        }
         self
     }
 
     /// The number of the database; 0 by default.
     #[must_use]
     pub const fn database(mut self, database: u32) -> Self {
-        self.database = database;
+        self.login.database = database;
+        self
+    }
+
+    /// Secures the connections.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -110,6 +258,29 @@ impl RedisConfig {
     #[must_use]
     pub const fn allow_eviction(mut self, allow: bool) -> Self {
         self.allow_eviction = allow;
+        self
+    }
+
+    /// When a restarted server is given time to let old locks run out.
+    #[must_use]
+    pub const fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.quarantine = quarantine;
+        self
+    }
+
+    /// The longest TTL that anybody uses, as far as it is known beforehand; 30 s by default. What
+    /// this client asks for itself is known. It is how long a quarantine lasts.
+    #[must_use]
+    pub const fn longest_ttl(mut self, ttl: Duration) -> Self {
+        self.longest_ttl = ttl;
+        self
+    }
+
+    /// How many replicas must have a lock before it counts as held; 0 by default. It makes the
+    /// loss of a lock in a failover unlikely, not impossible.
+    #[must_use]
+    pub const fn min_replicas(mut self, count: u32) -> Self {
+        self.min_replicas = count;
         self
     }
 
@@ -131,24 +302,16 @@ impl RedisConfig {
         if self.timeout.is_zero() {
             return bad("a timeout of 0 leaves no time for an answer: give at least 1 ms".into());
         }
-        Ok(())
-    }
-
-    pub(crate) fn connection(&self) -> Result<ConnectionInfo> {
-        let address = match &self.address {
-            Address::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
-            Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        };
-        let mut settings = RedisConnectionInfo::default().set_db(self.database.into());
-        if let Some(username) = &self.username {
-            settings = settings.set_username(username);
+        match &self.place {
+            Place::Sentinel { sentinels: nodes, .. } | Place::Cluster(nodes)
+                if nodes.is_empty() =>
+            {
+                bad("no address is given: name at least one".into())
+            }
+            Place::Cluster(_) if self.login.database != 0 => {
+                bad("a Cluster has only database 0: leave the number out".into())
+            }
+            _ => Ok(()),
         }
-        if let Some(password) = &self.password {
-            settings = settings.set_password(password);
-        }
-        // Without it, small requests would wait for each other.
-        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(self.timeout);
-        let info = address.into_connection_info().map_err(|e| from_redis(&self.address, &e))?;
-        Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 }

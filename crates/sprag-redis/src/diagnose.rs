@@ -3,9 +3,10 @@
 use sprag_core::diagnosis::Finding;
 
 use crate::hello::Info;
+use crate::link::Server;
 
 /// Judges what the server says about itself.
-pub(crate) fn findings(info: &Info) -> Vec<Finding> {
+pub(crate) fn findings(info: &Info, server: &Server) -> Vec<Finding> {
     let mut findings = vec![Finding::good(format!("Redis {}, a master", info.version()))];
     findings.push(match info.evicts() {
         None => Finding::good("memory: no key is evicted (maxmemory-policy noeviction)"),
@@ -27,9 +28,21 @@ pub(crate) fn findings(info: &Info) -> Vec<Finding> {
         ))
         .fix("check the fence where the work is written")
     });
-    findings.push(Finding::note(
-        "clock: leases end by the server's time of day; if it jumps ahead, they end early",
-    ));
+    findings.push(match server.jump() {
+        Some(jump) => {
+            Finding::warn(format!("clock: it has jumped by {jump} ms since we connected"))
+                .fix("let the server's clock be slewed, not stepped (chrony, ntpd -x)")
+        }
+        None => Finding::note(
+            "clock: leases end by the server's time of day; if it jumps ahead, they end early",
+        ),
+    });
+    if let Some(left) = server.closed_for() {
+        findings.push(Finding::warn(format!(
+            "quarantine: it was restarted and may have forgotten locks; none is granted for {} s",
+            left.as_secs() + 1
+        )));
+    }
     findings.push(Finding::note("deaths: a holder that died is succeeded when its TTL ends"));
     findings
 }
@@ -37,12 +50,19 @@ pub(crate) fn findings(info: &Info) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Quarantine;
     use sprag_core::diagnosis::Health;
+    use std::time::Duration;
 
     #[test]
     fn what_weakens_the_promise_is_told() {
         let worst = |text: &str| {
-            findings(&Info::read(text)).into_iter().map(|finding| finding.health).max().unwrap()
+            let server = Server::new(Quarantine::default(), Duration::ZERO);
+            findings(&Info::read(text), &server)
+                .into_iter()
+                .map(|finding| finding.health)
+                .max()
+                .unwrap()
         };
         let good =
             "redis_version:7.0.15\nmaxmemory_policy:noeviction\naof_enabled:1\nconnected_slaves:0";

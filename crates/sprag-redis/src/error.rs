@@ -1,9 +1,10 @@
-//! From errors of Redis to [`Error`], with the address and what to do.
+//! From what goes wrong with Redis to [`Error`], with the address and what to do.
 
-use redis::RedisError;
+use std::io;
+
 use sprag_core::{Error, ErrorKind, Operation};
 
-use crate::config::Address;
+use crate::resp::Refused;
 
 /// The name of this store in errors and metrics.
 pub(crate) const STORE: &str = "redis";
@@ -13,61 +14,103 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, Operation::Open, message).at(STORE)
 }
 
-/// No answer came in time; what was asked may be done or not.
-pub(crate) fn no_answer(address: &Address, what: &str) -> Error {
-    let message = format!("{address} {what}: check that the server is running and reachable");
-    error(ErrorKind::Unavailable, message)
+/// What went wrong, for all who are concerned.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    kind: ErrorKind,
+    message: String,
 }
 
-/// An error of the client library or an answer of the server.
-pub(crate) fn from_redis(address: &Address, source: &RedisError) -> Error {
-    let said = source.detail().unwrap_or_default();
-    let (kind, message) = match (source.kind(), source.code().unwrap_or_default()) {
-        // Of our own scripts.
-        (_, "SPRAGCORRUPT") => (ErrorKind::Corrupt, said.to_owned()),
-        (redis::ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => (
-            ErrorKind::Refused,
-            format!("{address} refused the user or password: correct them in the URL"),
-        ),
-        (_, "NOPERM") => (
-            ErrorKind::Refused,
-            format!("{address} does not permit that to this user ({said}): extend its ACL"),
-        ),
-        (_, "READONLY") => (
-            ErrorKind::Refused,
-            format!("{address} is a replica, which takes no locks: use the address of its master"),
-        ),
-        (_, "LOADING") => {
-            (ErrorKind::Busy, format!("{address} is still loading its data: try again in a moment"))
+impl Trouble {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Whether it may be better in a moment, without anybody's help.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Busy)
+    }
+
+    /// No answer came in time; what was asked may be done or not.
+    pub(crate) fn no_answer(address: &str, what: &str) -> Self {
+        let message = format!("{address} {what}: check that the server is running and reachable");
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// The connection failed.
+    pub(crate) fn io(address: &str, e: &io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::UnexpectedEof => Self::no_answer(address, "closed the connection"),
+            io::ErrorKind::TimedOut => Self::no_answer(address, "did not answer in time"),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => Self::new(
+                ErrorKind::Refused,
+                format!(
+                    "{address} is not understood ({e}): check the port, and whether it wants \
+                     rediss:// (TLS) or redis://"
+                ),
+            ),
+            _ => Self::no_answer(address, &format!("cannot be reached ({e})")),
         }
-        (_, "BUSY") => (
-            ErrorKind::Busy,
-            format!("{address} is busy with somebody's script: wait, or use SCRIPT KILL"),
-        ),
-        (_, "OOM") => (
-            ErrorKind::StoreFull,
-            format!("{address} has used all of its maxmemory: raise it, or make room"),
-        ),
-        (_, "MISCONF") => (
-            ErrorKind::StoreFull,
-            format!("{address} cannot write to its disk and takes no locks: see its log"),
-        ),
-        (_, "WRONGTYPE") => (
-            ErrorKind::Corrupt,
-            "a key of the lock holds another type of value: use another prefix, or delete the key"
-                .into(),
-        ),
-        (_, "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => (ErrorKind::Unsupported, {
-            format!("{address} is a node of a Redis Cluster, which is not supported yet")
-        }),
-        (redis::ErrorKind::Io, _) => {
-            return no_answer(address, &format!("cannot be reached ({source})"))
-                .caused_by(source.clone());
-        }
-        (_, "ERR") => (ErrorKind::Corrupt, format!("{address} could not do it: {said}")),
-        _ => (ErrorKind::Unavailable, format!("{address} answered: {source}")),
-    };
-    error(kind, message).caused_by(source.clone())
+    }
+
+    /// The server said no.
+    pub(crate) fn refused(address: &str, refused: &Refused) -> Self {
+        let said = &refused.said;
+        let (kind, message) = match refused.code.as_str() {
+            // Of our own scripts.
+            "SPRAGCORRUPT" => (ErrorKind::Corrupt, said.clone()),
+            "NOAUTH" | "WRONGPASS" => (
+                ErrorKind::Refused,
+                format!("{address} refused the user or password: correct them in the URL"),
+            ),
+            "NOPERM" => (
+                ErrorKind::Refused,
+                format!("{address} does not permit that to this user ({said}): extend its ACL"),
+            ),
+            "READONLY" => (
+                ErrorKind::Refused,
+                format!("{address} is a replica, which takes no locks: use its master"),
+            ),
+            "LOADING" => (
+                ErrorKind::Busy,
+                format!("{address} is still loading its data: try again in a moment"),
+            ),
+            "BUSY" => (
+                ErrorKind::Busy,
+                format!("{address} is busy with somebody's script: wait, or type SCRIPT KILL"),
+            ),
+            "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => (
+                ErrorKind::Busy,
+                format!("{address} is moving or has lost some of its data ({said}): try again"),
+            ),
+            "OOM" => (
+                ErrorKind::StoreFull,
+                format!("{address} has used all of its maxmemory: raise it, or make room"),
+            ),
+            "MISCONF" => (
+                ErrorKind::StoreFull,
+                format!("{address} cannot write to its disk and takes no locks: see its log"),
+            ),
+            "WRONGTYPE" => (
+                ErrorKind::Corrupt,
+                "a key of the lock holds another type of value: use another prefix, or delete it"
+                    .into(),
+            ),
+            "MOVED" | "ASK" | "CROSSSLOT" => (
+                ErrorKind::Refused,
+                format!("{address} is a node of a Redis Cluster: write redis+cluster://"),
+            ),
+            "ERR" => (ErrorKind::Corrupt, format!("{address} could not do it: {said}")),
+            code => (ErrorKind::Unavailable, format!("{address} answered: {code} {said}")),
+        };
+        Self::new(kind, message)
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        error(trouble.kind, trouble.message)
+    }
 }
 
 /// An answer that no script of ours gives.

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use sprag_core::{ErrorKind, Result};
+use sprag_core::ErrorKind;
 
-use crate::config::RedisConfig;
-use crate::error::error;
+use crate::config::{Place, RedisConfig};
+use crate::error::Trouble;
 
 /// The oldest version that has all we need: `SET` with `PXAT`, ranges without their ends.
 const OLDEST: (u32, u32) = (6, 2);
@@ -45,19 +45,32 @@ impl Info {
     }
 
     /// Refuses a server that cannot keep the promise.
-    pub(crate) fn check(&self, config: &RedisConfig) -> Result<()> {
-        let address = &config.address;
-        let refuse = |kind, message| Err(error(kind, message));
-        if self.get("cluster_enabled") == "1" {
-            let message =
-                format!("{address} is a node of a Redis Cluster, which is not supported yet");
-            return refuse(ErrorKind::Unsupported, message);
-        }
-        if self.get("role") == "slave" {
-            let master = format!("{}:{}", self.get("master_host"), self.get("master_port"));
-            let message =
-                format!("{address} is a replica, which takes no locks: use its master, {master}");
-            return refuse(ErrorKind::Refused, message);
+    pub(crate) fn check(&self, config: &RedisConfig, address: &str) -> Result<(), Trouble> {
+        let refuse = |kind, message: String| Err(Trouble::new(kind, message));
+        let in_cluster = self.get("cluster_enabled") == "1";
+        match &config.place {
+            Place::Cluster(_) if !in_cluster => {
+                let message = format!("{address} is no Cluster: write redis://");
+                return refuse(ErrorKind::Refused, message);
+            }
+            Place::Server(_) | Place::Sentinel { .. } if in_cluster => {
+                let message = format!("{address} is a node of a Cluster: write redis+cluster://");
+                return refuse(ErrorKind::Refused, message);
+            }
+            // A node of a Cluster passes on to the master what it does not have.
+            Place::Cluster(_) => {}
+            Place::Sentinel { .. } if self.get("role") == "slave" => {
+                // The sentinels are about to know better.
+                return Err(Trouble::no_answer(address, "is a replica at the moment"));
+            }
+            Place::Server(_) if self.get("role") == "slave" => {
+                let master = format!("{}:{}", self.get("master_host"), self.get("master_port"));
+                let message = format!(
+                    "{address} is a replica, which takes no locks: use its master, {master}"
+                );
+                return refuse(ErrorKind::Refused, message);
+            }
+            Place::Server(_) | Place::Sentinel { .. } => {}
         }
         if self.is_old() {
             let (major, minor) = OLDEST;
@@ -89,9 +102,9 @@ mod tests {
     use super::*;
     use crate::config::Address;
 
-    fn check(text: &str) -> Result<()> {
+    fn check(text: &str) -> sprag_core::Result<()> {
         let config = RedisConfig::new(Address::Tcp("db".into(), 6379));
-        Info::read(text).check(&config)
+        Ok(Info::read(text).check(&config, "db:6379")?)
     }
 
     const GOOD: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
@@ -103,7 +116,7 @@ mod tests {
             ("7.0.15", "6.0.9", "upgrade"),
             ("role:master", "role:slave\r\nmaster_host:a\r\nmaster_port:1", "master, a:1"),
             ("noeviction", "volatile-ttl", "CONFIG SET maxmemory-policy noeviction"),
-            ("role", "cluster_enabled:1\r\nrole", "not supported yet"),
+            ("role", "cluster_enabled:1\r\nrole", "redis+cluster://"),
         ] {
             let error = check(&GOOD.replace(was, is)).unwrap_err();
             assert!(error.to_string().contains(fix), "{error}");

@@ -1,7 +1,7 @@
 //! The Redis store of sprag: locks between all who reach one Redis server.
 //!
 //! ```text
-//!   caller ──> link: a thread with one connection for commands, one for wake-ups
+//!   caller ──> link: one connection for commands, one for wake-ups
 //!                 │  one script call per operation; the server's clock, in the script
 //!                 v
 //!   Redis: the plain key, the record, the queue ── PUBLISH ──> the process that was granted
@@ -18,7 +18,7 @@ mod error;
 mod hello;
 mod keys;
 mod link;
-mod listener;
+mod resp;
 mod script;
 mod store;
 mod trail;
@@ -27,5 +27,5 @@ mod wire;
 #[cfg(test)]
 mod differential;
 
-pub use config::{Address, RedisConfig};
+pub use config::{Address, Quarantine, RedisConfig, Tls};
 pub use store::RedisStore;

@@ -1,6 +1,6 @@
 //! The scripts, and [`Call`]: one request to the server.
 
-use redis::Cmd;
+use crate::resp;
 
 /// Everything that one operation does, in one step.
 pub(crate) const LOCK: &str =
@@ -23,43 +23,33 @@ pub(crate) enum Script {
 }
 
 /// One request to the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Call {
     Script { script: Script, keys: Vec<String>, arguments: Vec<String> },
-    Plain(Cmd),
+    Plain(Vec<String>),
 }
 
 impl Call {
     /// A command of Redis.
     pub(crate) fn plain(words: &[&str]) -> Self {
-        let mut command = Cmd::new();
-        command.arg(words);
-        Self::Plain(command)
+        Self::Plain(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
-    /// The command by the script's digest, which the server knows since it was loaded.
-    pub(crate) fn command(&self, digests: &[String; 3]) -> Cmd {
+    /// Writes the request: a script by its digest where the server knows it, else in full.
+    pub(crate) fn write(&self, digests: Option<&[String]>, out: &mut Vec<u8>) {
         match self {
-            Self::Plain(command) => command.clone(),
+            Self::Plain(words) => resp::write(words, out),
             Self::Script { script, keys, arguments } => {
-                evaluate("EVALSHA", &digests[*script as usize], keys, arguments)
+                let (how, text) = match digests.and_then(|known| known.get(*script as usize)) {
+                    Some(digest) => ("EVALSHA", digest.as_str()),
+                    None => ("EVAL", ALL[*script as usize]),
+                };
+                let count = keys.len().to_string();
+                let words = [how, text, &count].into_iter();
+                let words = words.chain(keys.iter().map(String::as_str));
+                let words: Vec<_> = words.chain(arguments.iter().map(String::as_str)).collect();
+                resp::write(&words, out);
             }
         }
     }
-
-    /// The command with the whole script, for a server that has forgotten it.
-    pub(crate) fn in_full(&self) -> Cmd {
-        match self {
-            Self::Plain(command) => command.clone(),
-            Self::Script { script, keys, arguments } => {
-                evaluate("EVAL", ALL[*script as usize], keys, arguments)
-            }
-        }
-    }
-}
-
-fn evaluate(how: &str, script: &str, keys: &[String], arguments: &[String]) -> Cmd {
-    let mut command = redis::cmd(how);
-    command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
-    command
 }

@@ -16,7 +16,8 @@ use sprag_core::store::{
     Request,
 };
 use sprag_core::{
-    Capability, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId, Store,
+    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
+    Store,
 };
 use tokio::sync::oneshot;
 
@@ -24,7 +25,8 @@ use crate::config::RedisConfig;
 use crate::error::{STORE, error, strange_answer};
 use crate::hello::Info;
 use crate::keys::Keys;
-use crate::link::Link;
+use crate::link::{Dialer, Ear, Heard, Link};
+use crate::resp::FromValue;
 use crate::script::{Call, Script};
 use crate::wire::Looked;
 use crate::{diagnose, trail};
@@ -49,6 +51,8 @@ pub struct RedisStore {
     session: SessionId,
     channel: String,
     mailboxes: Arc<Mailboxes>,
+    dialer: Dialer,
+    ear: Ear,
 }
 
 impl RedisStore {
@@ -113,11 +117,7 @@ impl RedisStore {
         answer.map_err(|error| error.on(name))
     }
 
-    pub(crate) async fn ask<T: redis::FromRedisValue>(
-        &self,
-        operation: Operation,
-        call: Call,
-    ) -> Result<T> {
+    pub(crate) async fn ask<T: FromValue>(&self, operation: Operation, call: Call) -> Result<T> {
         self.link.ask(call).await.map_err(|error| error.during(operation).at(STORE))
     }
 
@@ -129,10 +129,23 @@ impl RedisStore {
         Ok(looked.into_record().view(name, &context))
     }
 
+    /// From now on wake-ups are listened for.
+    fn listen(&self) {
+        let mailboxes = Arc::clone(&self.mailboxes);
+        self.ear.listen(&self.dialer, &self.channel, move |heard| match heard {
+            Heard::Gap => mailboxes.notify_all(),
+            // The lease, a colon, the fence; the latter is for people who watch.
+            Heard::Message(text) => match text.split(':').next().and_then(|it| it.parse().ok()) {
+                Some(lease) => mailboxes.notify(lease),
+                None => mailboxes.notify_all(),
+            },
+        });
+    }
+
     /// Who does not wait needs no wake-up; who waits does.
     fn heed(&self, lease: LeaseId, outcome: &Outcome) {
         if matches!(outcome, Outcome::Queued { .. }) {
-            self.link.listen();
+            self.listen();
         } else {
             self.mailboxes.close(lease);
         }
@@ -159,10 +172,9 @@ fn ended() -> sprag_core::Error {
 /// A store whose connection is being made.
 struct Start {
     link: Link,
+    dialer: Dialer,
+    ear: Ear,
     keys: Keys,
-    session: SessionId,
-    channel: String,
-    mailboxes: Arc<Mailboxes>,
 }
 
 impl Start {
@@ -172,10 +184,10 @@ impl Start {
     ) -> Result<Self> {
         config.check()?;
         let keys = Keys::new(config.prefix.clone());
-        let session = SessionId::random(&OsEntropy);
-        let (channel, mailboxes) = (keys.channel(session), Arc::new(Mailboxes::default()));
-        let link = Link::start(config, channel.clone(), Arc::clone(&mailboxes), opened)?;
-        Ok(Self { link, keys, session, channel, mailboxes })
+        let dialer = Dialer::new(&config);
+        let ear = Ear::new().map_err(|e| ended().caused_by(e))?;
+        let link = Link::start(config, opened)?;
+        Ok(Self { link, dialer, ear, keys })
     }
 
     fn finish(self, opened: Result<Info>) -> Result<RedisStore> {
@@ -183,8 +195,10 @@ impl Start {
         if opened?.has_log() {
             capability.level = Level::LeaseExclusive;
         }
-        let Self { link, keys, session, channel, mailboxes } = self;
-        Ok(RedisStore { capability, link, keys, session, channel, mailboxes })
+        let Self { link, dialer, ear, keys } = self;
+        let session = SessionId::random(&OsEntropy);
+        let (channel, mailboxes) = (keys.channel(session), Arc::default());
+        Ok(RedisStore { capability, link, keys, session, channel, mailboxes, dialer, ear })
     }
 }
 
@@ -195,6 +209,8 @@ impl Store for RedisStore {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
+        self.link.server.uses(request.ttl);
+        self.link.server.may_grant().map_err(|e| Error::from(e).during(Operation::Acquire))?;
         if request.queue {
             self.mailboxes.open(request.lease);
         }
@@ -293,6 +309,6 @@ impl Store for RedisStore {
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
         let text: String = self.ask(Operation::Inspect, Call::plain(&["INFO"])).await?;
-        Ok(diagnose::findings(&Info::read(&text)))
+        Ok(diagnose::findings(&Info::read(&text), &self.link.server))
     }
 }

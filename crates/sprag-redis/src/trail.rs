@@ -1,6 +1,5 @@
 //! The audit trail: a stream that the scripts write, with a growing number for each entry.
 
-use redis::streams::StreamRangeReply;
 use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH, audit_entry};
 use sprag_core::record::Event;
 use sprag_core::{LockName, Operation, Result};
@@ -33,15 +32,18 @@ pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<A
         } else {
             ["XRANGE", &trail, &edge, "+", "COUNT", &chunk]
         };
-        let reply: StreamRangeReply = store.ask(Operation::Audit, Call::plain(&words)).await?;
-        let Some(last) = reply.ids.last() else { break };
-        edge = format!("({}", last.id);
+        let reply: Vec<(String, Vec<String>)> =
+            store.ask(Operation::Audit, Call::plain(&words)).await?;
+        let Some((last, _)) = reply.last() else { break };
+        edge = format!("({last}");
         let room = TRAIL_LENGTH - seen;
-        seen += reply.ids.len();
-        for id in reply.ids.iter().take(room) {
-            let field = |name: &str| id.get::<String>(name).unwrap_or_default();
-            let entry =
-                entry(&id.id, field).map_err(|e| strange_answer(e).during(Operation::Audit))?;
+        seen += reply.len();
+        for (id, fields) in reply.iter().take(room) {
+            let field = |name: &str| {
+                let found = fields.chunks_exact(2).find(|pair| pair[0] == name);
+                found.map(|pair| pair[1].clone()).unwrap_or_default()
+            };
+            let entry = entry(id, field).map_err(|e| strange_answer(e).during(Operation::Audit))?;
             if query.name.as_ref().is_none_or(|name| *name == entry.name) {
                 found.push(entry);
             }

@@ -135,7 +135,7 @@ async fn a_refusal_says_what_to_do() {
 
     let node = RedisServer::start(&["--cluster-enabled", "yes"]).await;
     let error = refused(&node.url());
-    assert!(error.is_unsupported() && error.to_string().contains("Cluster"), "{error}");
+    assert!(error.is_refused() && error.to_string().contains("redis+cluster"), "{error}");
 
     let error = refused("redis+unix:///no/such/socket");
     assert!(error.is_unavailable() && error.to_string().contains("/no/such/socket"), "{error}");

@@ -1,0 +1,156 @@
+//! [`Clerk`]: the thread behind the callers.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use sprag_core::clock::{BootClock, Clock};
+
+use super::line::Line;
+use super::shared::{Shared, State};
+use super::stream::wait;
+use crate::error::Trouble;
+
+/// So long a caller that looks for answers may find none before the thread does it.
+const TRUST: Duration = Duration::from_millis(1);
+
+/// Connects, waits for the answers that callers do not look for, and ends what takes too long.
+pub(super) struct Clerk<C> {
+    pub(super) shared: Arc<Shared>,
+    /// What errors call the server.
+    pub(super) address: String,
+    /// How long an answer may take.
+    pub(super) patience: Duration,
+    pub(super) connect: C,
+    /// The connection as well, to wait for it without keeping callers from it.
+    pub(super) watched: Option<OwnedFd>,
+}
+
+impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
+    /// Works until nobody can ask any more.
+    pub(super) fn work(mut self) {
+        let mut answers_before = u64::MAX;
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let mut state = shared.lock();
+            if state.ended {
+                let trouble = self.trouble("was left by its client");
+                return fail_all(&mut state, &trouble);
+            }
+            let Some(front) = state.pending.front() else {
+                // Under the lock, so that whoever asks from now on rings.
+                shared.roused.store(false, Ordering::Release);
+                drop(state);
+                self.rest();
+                continue;
+            };
+            shared.roused.store(true, Ordering::Release);
+            let overdue = front.asked.plus(self.patience);
+            if std::mem::take(&mut state.suspect) {
+                self.hang_up(&mut state, &self.trouble("is not the master any more"));
+                continue;
+            }
+            if state.line.is_none() {
+                drop(state);
+                self.reconnect();
+                continue;
+            }
+            if overdue <= BootClock.now() {
+                let what = format!("did not answer within {:?}", self.patience);
+                self.hang_up(&mut state, &self.trouble(&what));
+                continue;
+            }
+            let answers = shared.answers.load(Ordering::Relaxed);
+            let busy = state.line.as_ref().is_some_and(Line::waits);
+            if shared.is_looked_for() && answers != answers_before && !busy {
+                // A caller looks, and finds something.
+                answers_before = answers;
+                drop(state);
+                self.wait(PollFlags::empty(), Some(TRUST));
+                continue;
+            }
+            match shared.take(&mut state) {
+                Err(e) => self.hang_up(&mut state, &Trouble::io(&self.address, &e)),
+                Ok(true) => {}
+                Ok(false) => {
+                    let writes = state.line.as_ref().is_some_and(Line::waits);
+                    drop(state);
+                    let out = if writes { PollFlags::OUT } else { PollFlags::empty() };
+                    self.wait(PollFlags::IN | out, Some(overdue.since(BootClock.now())));
+                }
+            }
+        }
+    }
+
+    /// Takes over the first connection.
+    pub(super) fn begin(&mut self, line: Line) {
+        // Without a second descriptor, a server that hangs up is only noticed when it is asked.
+        self.watched = rustix::io::dup(&line).ok();
+        self.shared.lock().line = Some(line);
+    }
+
+    fn trouble(&self, what: &str) -> Trouble {
+        Trouble::no_answer(&self.address, what)
+    }
+
+    /// Waits for the bell, and for the connection to be ready for `what`.
+    fn wait(&mut self, what: PollFlags, patience: Option<Duration>) -> PollFlags {
+        let mut on = vec![PollFd::new(&self.shared.bell, PollFlags::IN)];
+        if !what.is_empty() {
+            on.extend(self.watched.iter().map(|line| PollFd::new(line, what)));
+        }
+        // It only fails for want of memory; then the next turn decides.
+        drop(wait(&mut on, patience));
+        let ready = on.get(1).map_or(PollFlags::empty(), PollFd::revents);
+        self.shared.heard_bell();
+        ready
+    }
+
+    /// Nothing is under way: waits until something is, or the server hangs up.
+    fn rest(&mut self) {
+        if !self.wait(PollFlags::RDHUP, None).is_empty() {
+            let shared = Arc::clone(&self.shared);
+            self.hang_up(&mut shared.lock(), &self.trouble("closed the connection"));
+        }
+    }
+
+    fn reconnect(&mut self) {
+        let connected = (self.connect)();
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let unsaid = std::mem::take(&mut state.unsaid);
+        let ready = connected.and_then(|mut line| {
+            let watched = rustix::io::dup(&line).map_err(io::Error::from);
+            let said = watched.and_then(|watched| line.say(&unsaid).map(|()| watched));
+            Ok((said.map_err(|e| Trouble::io(&self.address, &e))?, line))
+        });
+        match ready {
+            Ok((watched, line)) => {
+                (self.watched, state.line) = (Some(watched), Some(line));
+            }
+            Err(trouble) => self.hang_up(&mut state, &trouble),
+        }
+    }
+
+    /// Ends the connection. What was asked on it may be done or not.
+    fn hang_up(&mut self, state: &mut State, trouble: &Trouble) {
+        tracing::debug!(target: "sprag::redis", address = self.address, ?trouble, "hung up");
+        self.watched = None;
+        fail_all(state, trouble);
+    }
+}
+
+fn fail_all(state: &mut State, trouble: &Trouble) {
+    state.line = None;
+    state.unsaid.clear();
+    state.pending.drain(..).for_each(|slot| slot.fail(trouble.clone()));
+}
+
+/// The thread cannot be started, or not be woken.
+pub(super) fn no_thread(e: &io::Error) -> Trouble {
+    let message = format!("no thread can be started ({e}): raise the limits of this process");
+    Trouble::new(sprag_core::ErrorKind::Unavailable, message)
+}

@@ -1,0 +1,163 @@
+//! [`Line`]: requests and answers on one connection.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::PollFlags;
+use sprag_core::clock::Moment;
+
+use super::stream::{Stream, wait_for};
+use crate::config::{Address, Tls};
+use crate::resp::{self, Value};
+
+/// A connection with what is still to be written and what is not yet understood.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: Stream,
+    out: Vec<u8>,
+    written: usize,
+    heard: Vec<u8>,
+    understood: usize,
+    /// What is read goes through here; kept, so that it is not cleared each time.
+    chunk: Box<[u8]>,
+}
+
+impl Line {
+    pub(crate) fn connect(address: &Address, tls: Option<&Tls>, until: Moment) -> io::Result<Self> {
+        let stream = Stream::connect(address, tls, until)?;
+        let chunk = vec![0; 16 << 10].into_boxed_slice();
+        let (out, heard) = (Vec::new(), Vec::new());
+        Ok(Self { stream, out, written: 0, heard, understood: 0, chunk })
+    }
+
+    /// Says something, as far as the network takes it now.
+    pub(crate) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.out.is_empty() {
+            self.out.extend_from_slice(bytes);
+            return self.flush();
+        }
+        // Nothing waits: straight from the caller's buffer.
+        let mut left = bytes;
+        while !left.is_empty() {
+            match self.stream.write(left) {
+                Ok(written) => left = &left[written..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.extend_from_slice(left);
+        Ok(())
+    }
+
+    /// Says something later, with what else there is to say by then; never yet said.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> bool {
+        self.out.extend_from_slice(bytes);
+        false
+    }
+
+    /// Writes on what waits, as far as the network takes it.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.out);
+        let from = std::mem::take(&mut self.written);
+        let mut at = from;
+        let ended = loop {
+            if at == waiting.len() {
+                break would_block_is_fine(self.stream.flush());
+            }
+            match self.stream.write(&waiting[at..]) {
+                Ok(written) => at += written,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        if at < waiting.len() {
+            (self.out, self.written) = (waiting, at);
+        }
+        ended
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn waits(&self) -> bool {
+        !self.out.is_empty() || self.stream.holds_back()
+    }
+
+    /// Hears what is there; whether anything was.
+    pub(crate) fn hear(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        loop {
+            match self.stream.read(&mut self.chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => {
+                    any = true;
+                    self.heard.extend_from_slice(&self.chunk[..length]);
+                    if length < self.chunk.len() && !matches!(self.stream, Stream::Tls(_)) {
+                        return Ok(any);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The next answer, if it is here as a whole.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Value>> {
+        match resp::read(&self.heard[self.understood..]) {
+            Ok(Some((value, length))) => {
+                self.understood += length;
+                if self.understood == self.heard.len() {
+                    self.heard.clear();
+                    self.understood = 0;
+                }
+                Ok(Some(value))
+            }
+            Ok(None) => {
+                self.heard.drain(..std::mem::take(&mut self.understood));
+                Ok(None)
+            }
+            Err(resp::Strange) => {
+                let what = "it does not speak the protocol of Redis";
+                Err(io::Error::new(io::ErrorKind::InvalidData, what))
+            }
+        }
+    }
+
+    /// Sends requests and waits for all answers; for the thread that connects.
+    pub(crate) fn exchange(
+        &mut self,
+        requests: &[Vec<&str>],
+        until: Moment,
+    ) -> io::Result<Vec<Value>> {
+        let mut bytes = Vec::new();
+        requests.iter().for_each(|words| resp::write(words, &mut bytes));
+        self.say(&bytes)?;
+        let mut answers = Vec::new();
+        while answers.len() < requests.len() {
+            if let Some(answer) = self.next()? {
+                answers.push(answer);
+                continue;
+            }
+            let out = if self.waits() { PollFlags::OUT } else { PollFlags::empty() };
+            wait_for(self, PollFlags::IN | out, until)?;
+            self.flush()?;
+            self.hear()?;
+        }
+        Ok(answers)
+    }
+}
+
+fn would_block_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        done => done,
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

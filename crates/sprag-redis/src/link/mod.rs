@@ -1,0 +1,206 @@
+//! [`Link`]: the way to one server.
+//!
+//! ```text
+//!   caller ── writes ──> the line ── reads its answer, if it comes at once
+//!                          │
+//!                        clerk: a thread that connects, reads what comes late, ends what hangs
+//!                        ear:   a thread that hears wake-ups, once somebody waits
+//! ```
+//!
+//! No runtime is needed: callers may be on any, and the connection must not end with the one that
+//! happened to open it.
+
+mod clerk;
+mod dialer;
+mod ear;
+mod line;
+mod pace;
+mod reply;
+mod server;
+mod shared;
+mod slot;
+mod stream;
+mod tls;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use sprag_core::clock::{BootClock, Clock, Moment};
+use sprag_core::{Error, ErrorKind, Loss, Result};
+
+pub(crate) use dialer::Dialer;
+pub(crate) use ear::{Ear, Heard};
+pub(crate) use server::Server;
+
+use crate::config::{Place, RedisConfig};
+use crate::error::{Trouble, strange_answer};
+use crate::hello::Info;
+use crate::resp::{FromValue, Value};
+use crate::script::{ALL, Call};
+use clerk::{Clerk, no_thread};
+use dialer::ask;
+use line::Line;
+use reply::Reply;
+use shared::Shared;
+use slot::Slot;
+
+/// The way to one server.
+#[derive(Debug)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    pub(crate) server: Arc<Server>,
+    /// The scripts' digests, known after the first connection.
+    digests: Arc<OnceLock<Vec<String>>>,
+    address: String,
+    timeout: Duration,
+    /// Whether the server is one that sentinels name.
+    follows: bool,
+    /// A forked child has a copy of this, but not the thread.
+    process: u32,
+}
+
+impl Link {
+    /// Starts the thread and connects; `opened` is told how that went.
+    pub(crate) fn start(
+        config: RedisConfig,
+        opened: impl FnOnce(Result<Info>) + Send + 'static,
+    ) -> Result<Self> {
+        let link = Self::new(config, Some(Box::new(opened)))?;
+        Ok(link)
+    }
+
+    /// Starts the thread; it connects when something is asked.
+    #[expect(dead_code, reason = "for stores on several servers, of which some may be down")]
+    pub(crate) fn lazy(config: RedisConfig) -> Result<Self> {
+        Self::new(config, None)
+    }
+
+    fn new(config: RedisConfig, opened: Option<Opened>) -> Result<Self> {
+        let shared = Arc::new(Shared::new().map_err(|e| no_thread(&e))?);
+        let server = Arc::new(Server::new(config.quarantine, config.longest_ttl));
+        let (digests, timeout) = (Arc::default(), config.timeout);
+        let follows = matches!(config.place, Place::Sentinel { .. });
+        let dialer = Dialer::new(&config);
+        let address = dialer.name();
+        let greeter =
+            Greeter { dialer, config, server: Arc::clone(&server), digests: Arc::clone(&digests) };
+        let (kept, name) = (Arc::clone(&shared), address.clone());
+        let work = move || {
+            let connect = || greeter.greet().map(|(line, _)| line);
+            let mut clerk =
+                Clerk { shared: kept, address: name, patience: timeout, connect, watched: None };
+            match opened {
+                None => clerk.work(),
+                Some(opened) => match greeter.greet() {
+                    Err(trouble) => opened(Err(trouble.into())),
+                    Ok((line, info)) => {
+                        clerk.begin(line);
+                        opened(Ok(info));
+                        clerk.work();
+                    }
+                },
+            }
+        };
+        let started = std::thread::Builder::new().name("sprag-redis".into()).spawn(work);
+        started.map_err(|e| no_thread(&e))?;
+        let process = std::process::id();
+        Ok(Self { shared, server, digests, address, timeout, follows, process })
+    }
+
+    /// Asks the server.
+    pub(crate) async fn ask<T: FromValue>(&self, call: Call) -> Result<T> {
+        let mut answers = self.ask_all(vec![call]).await?;
+        let answer = answers.pop().ok_or_else(|| strange_answer("nothing"))?;
+        if let Value::No(refused) = &answer {
+            return Err(Trouble::refused(&self.address, refused).into());
+        }
+        T::from_value(answer).ok_or_else(|| strange_answer("it has another form"))
+    }
+
+    /// Asks the server several things at once, in this order. Each may be refused by itself.
+    pub(crate) async fn ask_all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
+        let answers = self.send(&calls, self.digests.get().map(Vec::as_slice)).await?;
+        if self.follows && answers.iter().any(|answer| is_no(answer, "READONLY")) {
+            // The sentinels have chosen another master.
+            self.shared.lock().suspect = true;
+            self.shared.ring();
+            return Err(Trouble::no_answer(&self.address, "is not the master any more").into());
+        }
+        if answers.iter().any(|answer| is_no(answer, "NOSCRIPT")) {
+            // The server has forgotten the scripts. What it refused is asked again in full; what it
+            // did is done, and asked again it is recognised.
+            return self.send(&calls, None).await;
+        }
+        Ok(answers)
+    }
+
+    async fn send(&self, calls: &[Call], digests: Option<&[String]>) -> Result<Vec<Value>> {
+        if self.process != std::process::id() {
+            return Err(Error::lost(Loss::Forked));
+        }
+        let mut bytes = Vec::with_capacity(512);
+        calls.iter().for_each(|call| call.write(digests, &mut bytes));
+        let slot = Arc::new(Slot::new(BootClock.now(), calls.len()));
+        self.shared.send(&slot, &bytes)?;
+        Ok(Reply::new(Arc::clone(&self.shared), slot).await?)
+    }
+
+    /// Until when, by the server's clock, a request that is sent now may be done.
+    pub(crate) fn not_after_ms(&self) -> u64 {
+        self.server.time_after(self.timeout)
+    }
+
+    /// Learns the server's time from the answer to a request that was sent at `sent`.
+    pub(crate) fn learn(&self, server_ms: u64, sent: Moment) {
+        self.server.learn_time(server_ms, sent);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.shared.lock().ended = true;
+            self.shared.ring();
+        }
+    }
+}
+
+fn is_no(answer: &Value, code: &str) -> bool {
+    matches!(answer, Value::No(no) if no.code == code)
+}
+
+type Opened = Box<dyn FnOnce(Result<Info>) + Send>;
+
+/// Makes connections that may be used.
+struct Greeter {
+    dialer: Dialer,
+    config: RedisConfig,
+    server: Arc<Server>,
+    digests: Arc<OnceLock<Vec<String>>>,
+}
+
+impl Greeter {
+    /// Connects, checks that the server may be used and teaches it the scripts.
+    fn greet(&self) -> Result<(Line, Info), Trouble> {
+        let mut line = self.dialer.dial()?;
+        let until = BootClock.now().plus(self.config.timeout);
+        let address = self.dialer.name();
+        let sent = BootClock.now();
+        let mut answers =
+            ask(&mut line, &address, &[vec!["INFO"], vec!["TIME"]], until)?.into_iter();
+        let strange = || Trouble::new(ErrorKind::Corrupt, format!("{address} is not understood"));
+        let info = answers.next().and_then(String::from_value).ok_or_else(strange)?;
+        let (seconds, micros) =
+            answers.next().and_then(<(u64, u64)>::from_value).ok_or_else(strange)?;
+        let info = Info::read(&info);
+        info.check(&self.config, &address)?;
+        self.server.meet(&info)?;
+        self.server.learn_time(seconds * 1000 + micros / 1000, sent);
+        let load: Vec<_> = ALL.iter().map(|script| vec!["SCRIPT", "LOAD", script]).collect();
+        let digests = ask(&mut line, &address, &load, until)?.into_iter();
+        let digests = digests.map(|digest| String::from_value(digest).ok_or_else(strange));
+        let digests = digests.collect::<Result<Vec<_>, _>>()?;
+        self.digests.get_or_init(|| digests);
+        Ok((line, info))
+    }
+}

@@ -1,0 +1,204 @@
+//! [`Server`]: what is known about the server on the other end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sprag_core::ErrorKind;
+use sprag_core::clock::{BootClock, Clock, Moment};
+
+use crate::config::Quarantine;
+use crate::error::Trouble;
+use crate::hello::Info;
+
+/// Clocks that part by more than that have jumped.
+const JUMP_MS: i64 = 500;
+
+/// What is known about the server on the other end.
+#[derive(Debug)]
+pub(crate) struct Server {
+    quarantine: Quarantine,
+    /// The longest TTL that anybody is known to use, in milliseconds.
+    longest_ttl: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    run_id: Option<String>,
+    /// Between which two numbers the server's clock minus ours is, in milliseconds.
+    skew: Option<(i64, i64)>,
+    /// The last jump of its clock, in milliseconds.
+    jump: Option<i64>,
+    /// No lock is granted before.
+    closed_until: Option<Moment>,
+}
+
+impl Server {
+    pub(crate) fn new(quarantine: Quarantine, longest_ttl: Duration) -> Self {
+        let longest_ttl = AtomicU64::new(millis(longest_ttl));
+        Self { quarantine, longest_ttl, known: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody uses this TTL.
+    pub(crate) fn uses(&self, ttl: Duration) {
+        self.longest_ttl.fetch_max(millis(ttl), Ordering::Relaxed);
+    }
+
+    /// Meets the server, maybe again. Fails once if it may have forgotten who holds what, so that
+    /// nothing that was asked of its predecessor is asked of it.
+    pub(crate) fn meet(&self, info: &Info) -> Result<(), Trouble> {
+        let mut known = self.lock();
+        let run_id = info.get("run_id").to_owned();
+        let first = known.run_id.is_none();
+        if known.run_id.replace(run_id) == known.run_id || info.has_log() {
+            return Ok(());
+        }
+        known.skew = None;
+        match self.quarantine {
+            Quarantine::Never => return Ok(()),
+            Quarantine::Witnessed if first => return Ok(()),
+            Quarantine::Witnessed | Quarantine::Always => {}
+        }
+        // The locks were forgotten when it started, or earlier.
+        let since = Duration::from_secs(info.get("uptime_in_seconds").parse().unwrap_or(0));
+        let longest = Duration::from_millis(self.longest_ttl.load(Ordering::Relaxed));
+        let left = longest.saturating_sub(since);
+        if left.is_zero() {
+            return Ok(());
+        }
+        tracing::warn!(target: "sprag::redis", ?left, "the server was restarted: no locks for now");
+        let until = BootClock.now().plus(left);
+        known.closed_until = Some(until);
+        if first { Ok(()) } else { Err(closed(left)) }
+    }
+
+    /// Fails while the server may have forgotten who holds what.
+    pub(crate) fn may_grant(&self) -> Result<(), Trouble> {
+        let mut known = self.lock();
+        let left = known.closed_until.map_or(Duration::ZERO, |until| until.since(BootClock.now()));
+        if left.is_zero() {
+            known.closed_until = None;
+            return Ok(());
+        }
+        Err(closed(left))
+    }
+
+    /// How long no lock will be granted, if so.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        let until = self.lock().closed_until?;
+        Some(until.since(BootClock.now())).filter(|left| !left.is_zero())
+    }
+
+    /// Learns the server's time from an answer to a request that was sent at `sent`.
+    pub(crate) fn learn_time(&self, server_ms: u64, sent: Moment) {
+        let server = i64::try_from(server_ms).unwrap_or(i64::MAX);
+        let least = server.saturating_sub(as_i64(BootClock.now()));
+        let most = server.saturating_sub(as_i64(sent));
+        let mut known = self.lock();
+        let jump = match known.skew.replace((least, most)) {
+            Some((_, before)) if least > before.saturating_add(JUMP_MS) => least - before,
+            Some((before, _)) if most < before.saturating_sub(JUMP_MS) => most - before,
+            _ => return,
+        };
+        known.jump = Some(jump);
+        drop(known);
+        metrics::counter!("sprag_store_clock_jumps_total", "store" => "redis").increment(1);
+        tracing::warn!(
+            target: "sprag::redis",
+            jump_ms = jump,
+            "the server's clock has jumped: leases may have ended early or last longer",
+        );
+    }
+
+    /// The last jump of the server's clock, in milliseconds.
+    pub(crate) fn jump(&self) -> Option<i64> {
+        self.lock().jump
+    }
+
+    /// The server's time in `patience` from now, in milliseconds.
+    pub(crate) fn time_after(&self, patience: Duration) -> u64 {
+        let skew = self.lock().skew.map_or(0, |(_, most)| most);
+        let until = as_i64(BootClock.now().plus(patience)).saturating_add(skew);
+        u64::try_from(until).unwrap_or(0)
+    }
+}
+
+fn closed(left: Duration) -> Trouble {
+    let left = left.as_secs() + 1;
+    let message = format!(
+        "the server was restarted and may have forgotten who holds what: no lock is granted for \
+         another {left} s; turn on its append-only file to avoid this"
+    );
+    Trouble::new(ErrorKind::Busy, message)
+}
+
+fn as_i64(moment: Moment) -> i64 {
+    i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(run: &str, uptime: u32, log: u32) -> Info {
+        Info::read(&format!("run_id:{run}\nuptime_in_seconds:{uptime}\naof_enabled:{log}\n"))
+    }
+
+    #[test]
+    fn a_restart_is_survived_by_waiting_for_the_longest_ttl() {
+        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        server.meet(&info("a", 0, 0)).unwrap();
+        server.meet(&info("a", 1, 0)).unwrap();
+        server.may_grant().unwrap();
+        server.uses(Duration::from_secs(60));
+        assert!(server.meet(&info("b", 2, 0)).is_err());
+        assert!(server.may_grant().is_err());
+        let left = server.closed_for().unwrap();
+        assert!(left > Duration::from_secs(57) && left <= Duration::from_secs(58), "{left:?}");
+        // The same server again: still closed, but it may be asked.
+        server.meet(&info("b", 3, 0)).unwrap();
+        assert!(server.may_grant().is_err());
+    }
+
+    #[test]
+    fn an_old_server_or_one_with_a_log_is_believed() {
+        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        for (run, uptime, log) in [("a", 0, 0), ("b", 31, 0), ("c", 0, 1)] {
+            server.meet(&info(run, uptime, log)).unwrap();
+            server.may_grant().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_first_meeting_counts_only_if_asked_for() {
+        let cautious = Server::new(Quarantine::Always, Duration::from_secs(30));
+        cautious.meet(&info("a", 0, 0)).unwrap();
+        assert!(cautious.may_grant().is_err());
+        let careless = Server::new(Quarantine::Never, Duration::from_secs(30));
+        careless.meet(&info("a", 0, 0)).unwrap();
+        careless.meet(&info("b", 0, 0)).unwrap();
+        careless.may_grant().unwrap();
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_is_noticed_and_a_slow_answer_is_not_one() {
+        let server = Server::new(Quarantine::Never, Duration::ZERO);
+        let now = BootClock.now();
+        server.learn_time(1_000_000, now);
+        server.learn_time(1_000_100, now.minus(Duration::from_secs(3)));
+        assert_eq!(server.jump(), None);
+        server.learn_time(1_120_000, BootClock.now());
+        assert!(server.jump().unwrap() > 110_000);
+        server.learn_time(1_000_000, BootClock.now());
+        assert!(server.jump().unwrap() < -110_000);
+    }
+}

@@ -1,0 +1,179 @@
+//! [`Shared`]: the connection, between the callers and the thread behind them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use sprag_core::ErrorKind;
+
+use super::line::Line;
+use super::pace::Pace;
+use super::slot::Slot;
+use crate::error::Trouble;
+
+/// Requests under way; beyond that, callers are told to come back.
+const MOST: usize = 16 << 10;
+
+/// From so many requests under way on, the thread writes for all of them at once.
+const CROWD: usize = 8;
+
+/// What callers and the thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) pace: Pace,
+    /// Whether a caller looks for answers.
+    looking: AtomicBool,
+    /// Whether the thread knows that there is something to wait for.
+    pub(super) roused: AtomicBool,
+    /// How many answers were taken off the line.
+    pub(super) answers: AtomicU64,
+    /// Written to in order to wake the thread.
+    pub(super) bell: OwnedFd,
+    /// Whether it was, and the thread has not heard it yet.
+    rung: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// None before the first request, and after something went wrong.
+    pub(super) line: Option<Line>,
+    /// The requests under way, in the order of their answers.
+    pub(super) pending: VecDeque<Arc<Slot>>,
+    /// What is to be said as soon as there is a line.
+    pub(super) unsaid: Vec<u8>,
+    /// Whether the connection leads to the wrong server.
+    pub(super) suspect: bool,
+    /// Nobody will ask any more.
+    pub(super) ended: bool,
+}
+
+impl Shared {
+    pub(super) fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            state: Mutex::default(),
+            pace: Pace::new(),
+            looking: AtomicBool::new(false),
+            roused: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            bell,
+            rung: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request, now or as soon as there is a connection.
+    pub(super) fn send(&self, slot: &Arc<Slot>, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(Trouble::new(ErrorKind::Unavailable, "the store was closed"));
+        }
+        if state.pending.len() >= MOST {
+            let message = format!("{MOST} requests are under way: try again in a moment");
+            return Err(Trouble::new(ErrorKind::Busy, message));
+        }
+        state.pending.push_back(Arc::clone(slot));
+        let crowded = state.pending.len() > CROWD;
+        let said = match &mut state.line {
+            Some(line) if crowded => line.keep(bytes),
+            // If it fails the thread finds out as well, and tells everybody.
+            Some(line) => line.say(bytes).is_ok() && !line.waits(),
+            None => {
+                state.unsaid.extend_from_slice(bytes);
+                false
+            }
+        };
+        drop(state);
+        if !said {
+            self.ring();
+        }
+        Ok(())
+    }
+
+    /// Whether nobody looked for answers, and the caller does from now on.
+    pub(super) fn may_look(&self) -> bool {
+        !self.looking.load(Ordering::Relaxed) && !self.looking.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes off the line what is there; problems are left to the thread.
+    pub(super) fn look(&self) {
+        // Somebody else has it in hand: no need to stand in line.
+        let Ok(mut state) = self.state.try_lock() else { return };
+        if self.take(&mut state).is_err() {
+            self.ring();
+        }
+    }
+
+    /// The caller that looked has its answer: let the next one look.
+    pub(super) fn found(&self) {
+        self.looking.store(false, Ordering::Release);
+        let next = self.lock().pending.front().cloned();
+        if let Some(next) = next {
+            next.wake();
+            self.rouse();
+        }
+    }
+
+    /// The caller that looked gives up: let the thread wait for the answer.
+    pub(super) fn looked_in_vain(&self) {
+        self.looking.store(false, Ordering::Release);
+        self.roused.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    pub(super) fn is_looked_for(&self) -> bool {
+        self.looking.load(Ordering::Acquire)
+    }
+
+    /// Takes off the line what is there, and gives it to whom it belongs; whether anything was.
+    pub(super) fn take(&self, state: &mut State) -> io::Result<bool> {
+        let State { line: Some(line), pending, .. } = state else { return Ok(false) };
+        if line.waits() {
+            line.flush()?;
+        }
+        let heard = line.hear();
+        let mut any = false;
+        while let Some(value) = line.next()? {
+            any = true;
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = pending.front() else {
+                let what = "it answers what was not asked";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            };
+            if slot.put(value) {
+                pending.pop_front();
+            }
+        }
+        heard.map(|_| any)
+    }
+
+    /// Makes sure that the thread takes care of what is under way.
+    pub(super) fn rouse(&self) {
+        if !self.roused.swap(true, Ordering::AcqRel) {
+            self.ring();
+        }
+    }
+
+    /// Wakes the thread.
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // It only fails when it was rung 2^64 times before the thread heard it.
+            rustix::io::write(&self.bell, &1u64.to_ne_bytes()).ok();
+        }
+    }
+
+    /// The thread has heard the bell; what was rung for is seen after this.
+    pub(super) fn heard_bell(&self) {
+        let mut count = [0; 8];
+        // Nothing to read: it was not the bell that woke the thread.
+        rustix::io::read(&self.bell, &mut count).ok();
+        self.rung.store(false, Ordering::Release);
+    }
+}
