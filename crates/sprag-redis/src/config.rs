@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use sprag_core::{Error, Operation, Result};
 
@@ -91,9 +91,23 @@ impl fmt::Display for Place {
             Self::Server(address) => address.fmt(f),
             Self::Sentinel { master, .. } => write!(f, "the master {master:?}"),
             Self::Cluster(nodes) => {
-                write!(f, "the Cluster of ")?;
+                write!(f, "the Cluster node ")?;
                 nodes.first().map_or(Ok(()), |node| node.fmt(f))
             }
+        }
+    }
+}
+
+impl Place {
+    /// The first host that is dialed, if it is one.
+    pub(crate) fn host(&self) -> String {
+        let first = match self {
+            Self::Server(address) => Some(address),
+            Self::Sentinel { sentinels: nodes, .. } | Self::Cluster(nodes) => nodes.first(),
+        };
+        match first {
+            Some(Address::Tcp(host, _)) => host.clone(),
+            _ => String::new(),
         }
     }
 }
@@ -116,46 +130,53 @@ pub enum Quarantine {
 pub struct Tls(pub(crate) Arc<ClientConfig>);
 
 impl Tls {
-    /// Believes the authorities that this machine believes.
+    /// Believes the authorities in a PEM file, or else those that this machine believes; and shows
+    /// a certificate of its own, from a PEM file with it and one with its key, if the server wants
+    /// to see one.
     ///
     /// # Errors
     ///
-    /// If they cannot be read.
-    pub fn system() -> Result<Self> {
-        let found = rustls_native_certs::load_native_certs();
-        if found.certs.is_empty() {
-            let message =
-                "this machine has no certificates of authorities: install ca-certificates";
+    /// If a file cannot be read or holds something else.
+    pub fn new(authorities: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(match authorities {
+            Some(file) => certificates(file)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        });
+        if roots.is_empty() {
+            let message = "no certificates of authorities: install ca-certificates, or name a file";
             return Err(bad_tls(message));
         }
-        Self::trusting(found.certs)
-    }
-
-    /// Believes only the authorities in a PEM file.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read or holds no certificate.
-    pub fn with_authorities(file: &Path) -> Result<Self> {
-        let bad = |e: &dyn fmt::Display| bad_tls(format!("{} is no use ({e})", file.display()));
-        let found = CertificateDer::pem_file_iter(file).map_err(|e| bad(&e))?;
-        let found = found.collect::<Result<Vec<_>, _>>().map_err(|e| bad(&e))?;
-        if found.is_empty() {
-            return Err(bad(&"it holds no certificate"));
-        }
-        Self::trusting(found)
-    }
-
-    fn trusting(authorities: Vec<CertificateDer<'static>>) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(authorities);
         // Named, so that a program with two providers does not have to choose one for us.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|e| bad_tls(e.to_string()))?;
-        Ok(Self(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+            .map_err(|e| bad_tls(e.to_string()))?
+            .with_root_certificates(roots);
+        let config = match own {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| no_use(key, &e))?;
+                let shown = config.with_client_auth_cert(certificates(certificate)?, secret);
+                shown.map_err(|e| no_use(certificate, &e))?
+            }
+        };
+        Ok(Self(Arc::new(config)))
     }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found {
+        Ok(found) if found.is_empty() => Err(no_use(file, &"it holds no certificate")),
+        Ok(found) => Ok(found),
+        Err(e) => Err(no_use(file, &e)),
+    }
+}
+
+fn no_use(file: &Path, why: &dyn fmt::Display) -> Error {
+    bad_tls(format!("{} is no use for TLS: {why}", file.display()))
 }
 
 fn bad_tls(message: impl Into<String>) -> Error {

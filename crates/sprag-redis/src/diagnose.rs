@@ -1,12 +1,26 @@
 //! What the promise depends on: the settings of the server.
 
 use sprag_core::diagnosis::Finding;
+use sprag_core::{Operation, Result};
 
 use crate::hello::Info;
 use crate::link::Server;
+use crate::script::Call;
+use crate::way::Way;
+
+/// Asks every server, and judges what it says.
+pub(crate) async fn diagnose(way: &Way) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for link in way.links(Operation::Inspect).await? {
+        let asked = link.ask::<String>(Call::plain(&["INFO"])).await;
+        let text = asked.map_err(|error| error.during(Operation::Inspect))?;
+        findings.extend(self::findings(&Info::read(&text), &link.server));
+    }
+    Ok(findings)
+}
 
 /// Judges what the server says about itself.
-pub(crate) fn findings(info: &Info, server: &Server) -> Vec<Finding> {
+fn findings(info: &Info, server: &Server) -> Vec<Finding> {
     let mut findings = vec![Finding::good(format!("Redis {}, a master", info.version()))];
     findings.push(match info.evicts() {
         None => Finding::good("memory: no key is evicted (maxmemory-policy noeviction)"),

@@ -12,6 +12,7 @@
 //! script `scripts/lock.lua` is a port of [`record::apply`](sprag_core::record::apply), and tested
 //! against it with random commands.
 
+mod cluster;
 mod config;
 mod diagnose;
 mod error;
@@ -20,8 +21,10 @@ mod keys;
 mod link;
 mod resp;
 mod script;
+mod slot;
 mod store;
 mod trail;
+mod way;
 mod wire;
 
 #[cfg(test)]

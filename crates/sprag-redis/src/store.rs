@@ -1,6 +1,7 @@
 //! [`RedisStore`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -21,13 +22,14 @@ use sprag_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::config::RedisConfig;
+use crate::config::{Place, RedisConfig};
 use crate::error::{STORE, error, strange_answer};
 use crate::hello::Info;
 use crate::keys::Keys;
-use crate::link::{Dialer, Ear, Heard, Link};
-use crate::resp::FromValue;
+use crate::link::{Dialer, Ear, Heard};
+use crate::resp::Value;
 use crate::script::{Call, Script};
+use crate::way::Way;
 use crate::wire::Looked;
 use crate::{diagnose, trail};
 
@@ -46,8 +48,11 @@ const PAGE: usize = 1000;
 #[derive(Debug)]
 pub struct RedisStore {
     capability: Capability,
-    link: Link,
+    pub(crate) way: Way,
     pub(crate) keys: Keys,
+    min_replicas: u32,
+    /// How long replicas may take to confirm.
+    patience: Duration,
     session: SessionId,
     channel: String,
     mailboxes: Arc<Mailboxes>,
@@ -95,34 +100,84 @@ impl RedisStore {
         name: &LockName,
         command: &Command,
     ) -> Result<Answer> {
+        let keys = self.keys.of(name)?;
+        let link = self.way.link_for(&keys[0]).await.map_err(|e| e.during(operation).on(name))?;
+        let mut command = command.clone();
+        let granting = granting(&command);
+        if let Command::Acquire(acquire) = &mut command {
+            link.server.uses(Duration::from_millis(acquire.ttl_ms));
+            let may = link.server.may_grant();
+            may.map_err(|e| Error::from(e).during(operation).on(name).at(STORE))?;
+            // One that lay in a buffer until its caller gave up must not take the lock.
+            acquire.not_after_ms = Some(link.not_after_ms());
+        }
+        let mut calls = vec![self.lock_call(&keys, name, &command)];
+        if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
+            // A grant that was handed over was written by somebody else. Renewing it makes it ours,
+            // so that replicas that have this have that.
+            if let Some(ttl_ms) = ttl_ms {
+                let renew = Command::Renew { lease, ttl_ms, rebind: None };
+                calls.push(self.lock_call(&keys, name, &renew));
+            }
+            let (count, patience) = (self.min_replicas, self.patience.as_millis());
+            calls.push(Call::plain(&["WAIT", &count.to_string(), &patience.to_string()]));
+        }
         let sent = BootClock.now();
-        let command = wire::write(command, self.capability.max_waiters);
-        let answer = self.script(operation, Script::Lock, name, command).await?;
-        let read = Answer::read(&answer);
-        let answer = read.map_err(|e| strange_answer(e).during(operation).on(name))?;
-        self.link.learn(answer.now_us / 1000, sent);
+        let asked = async {
+            let mut answers = self.way.ask_all(&keys[0], calls).await?;
+            let confirmed = if answers.len() > 1 { answers.pop() } else { None };
+            let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+            let answer = self.way.understand::<String>(answer)?;
+            Ok((Answer::read(&answer).map_err(strange_answer)?, confirmed))
+        };
+        let (answer, confirmed) =
+            asked.await.map_err(|error: Error| error.during(operation).on(name).at(STORE))?;
+        link.learn(answer.now_us / 1000, sent);
+        if let (Some(confirmed), Outcome::Granted(_), Some((lease, _))) =
+            (confirmed, &answer.outcome, granting)
+        {
+            let count = self.way.understand::<u64>(confirmed)?;
+            if count < self.min_replicas.into() {
+                return Err(self.too_few(operation, name, lease, count, &keys).await);
+            }
+        }
         Ok(answer)
     }
 
-    async fn script(
+    /// The replicas that are needed do not have the grant: it does not count, and a new one is given
+    /// up.
+    async fn too_few(
         &self,
         operation: Operation,
-        script: Script,
         name: &LockName,
-        command: String,
-    ) -> Result<String> {
-        let keys = self.keys.of(name)?;
-        let arguments = vec![command, name.as_str().to_owned(), self.channel.clone()];
-        let answer = self.ask::<String>(operation, Call::Script { script, keys, arguments }).await;
-        answer.map_err(|error| error.on(name))
+        lease: LeaseId,
+        count: u64,
+        keys: &[String],
+    ) -> Error {
+        if operation == Operation::Acquire {
+            let release = self.lock_call(keys, name, &Command::Release { lease });
+            // If it fails as well, the lock is free when its TTL ends.
+            drop(self.way.ask_all(&keys[0], vec![release]).await);
+        }
+        let message = format!(
+            "{count} of the {} replicas that must have the lock have confirmed it: see INFO \
+             replication, or ask for fewer (min_replicas)",
+            self.min_replicas
+        );
+        error(ErrorKind::Unavailable, message).during(operation).on(name)
     }
 
-    pub(crate) async fn ask<T: FromValue>(&self, operation: Operation, call: Call) -> Result<T> {
-        self.link.ask(call).await.map_err(|error| error.during(operation).at(STORE))
+    fn lock_call(&self, keys: &[String], name: &LockName, command: &Command) -> Call {
+        let command = wire::write(command, self.capability.max_waiters);
+        let arguments = vec![command, name.as_str().to_owned(), self.channel.clone()];
+        Call::Script { script: Script::Lock, keys: keys.to_vec(), arguments }
     }
 
     async fn look(&self, operation: Operation, name: &LockName) -> Result<LockView> {
-        let looked = self.script(operation, Script::Look, name, String::new()).await?;
+        let keys = self.keys.of(name)?;
+        let (plain, script) = (keys[0].clone(), Script::Look);
+        let call = Call::Script { script, keys, arguments: Vec::new() };
+        let looked: String = self.way.ask(operation, &plain, call).await.map_err(|e| e.on(name))?;
         let looked: Looked = serde_json::from_str(&looked)
             .map_err(|e| strange_answer(e).during(operation).on(name))?;
         let context = wire::clock_only(looked.now_us, self.capability.max_waiters);
@@ -159,9 +214,19 @@ impl RedisStore {
         };
         let (names, count) = (self.keys.names(), PAGE.to_string());
         let words = ["ZRANGEBYLEX", &names, &from, "+", "LIMIT", "0", &count];
-        let found: Vec<String> = self.ask(Operation::List, Call::plain(&words)).await?;
+        let call = Call::plain(&words);
+        let found: Vec<String> = self.way.ask(Operation::List, &names, call).await?;
         let within = found.into_iter().take_while(|name| name.starts_with(&listing.prefix));
         within.map(LockName::new).collect()
+    }
+}
+
+/// The lease that a command may leave with the lock, and for how long if it is new.
+fn granting(command: &Command) -> Option<(LeaseId, Option<u64>)> {
+    match command {
+        Command::Acquire(acquire) => Some((acquire.lease, Some(acquire.ttl_ms))),
+        Command::Renew { lease, .. } | Command::Convert { lease, .. } => Some((*lease, None)),
+        _ => None,
     }
 }
 
@@ -171,7 +236,8 @@ fn ended() -> sprag_core::Error {
 
 /// A store whose connection is being made.
 struct Start {
-    link: Link,
+    config: RedisConfig,
+    way: Way,
     dialer: Dialer,
     ear: Ear,
     keys: Keys,
@@ -186,19 +252,30 @@ impl Start {
         let keys = Keys::new(config.prefix.clone());
         let dialer = Dialer::new(&config);
         let ear = Ear::new().map_err(|e| ended().caused_by(e))?;
-        let link = Link::start(config, opened)?;
-        Ok(Self { link, dialer, ear, keys })
+        let way = Way::start(config.clone(), opened)?;
+        Ok(Self { config, way, dialer, ear, keys })
     }
 
     fn finish(self, opened: Result<Info>) -> Result<RedisStore> {
         let mut capability = RedisStore::ability();
-        if opened?.has_log() {
+        let Self { config, way, dialer, ear, keys } = self;
+        // Where another server may take over, it may have missed the last writes.
+        if opened?.has_log() && matches!(config.place, Place::Server(_)) {
             capability.level = Level::LeaseExclusive;
         }
-        let Self { link, dialer, ear, keys } = self;
         let session = SessionId::random(&OsEntropy);
-        let (channel, mailboxes) = (keys.channel(session), Arc::default());
-        Ok(RedisStore { capability, link, keys, session, channel, mailboxes, dialer, ear })
+        Ok(RedisStore {
+            capability,
+            way,
+            channel: keys.channel(session),
+            keys,
+            min_replicas: config.min_replicas,
+            patience: config.timeout / 4,
+            session,
+            mailboxes: Arc::default(),
+            dialer,
+            ear,
+        })
     }
 }
 
@@ -209,16 +286,10 @@ impl Store for RedisStore {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
-        self.link.server.uses(request.ttl);
-        self.link.server.may_grant().map_err(|e| Error::from(e).during(Operation::Acquire))?;
         if request.queue {
             self.mailboxes.open(request.lease);
         }
-        let mut command = Command::acquire(request, self.session);
-        if let Command::Acquire(acquire) = &mut command {
-            // One that lay in a buffer until its caller gave up must not take the lock.
-            acquire.not_after_ms = Some(self.link.not_after_ms());
-        }
+        let command = Command::acquire(request, self.session);
         let answer = self.run(Operation::Acquire, &request.name, &command).await?;
         self.heed(request.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
@@ -308,7 +379,6 @@ impl Store for RedisStore {
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
-        let text: String = self.ask(Operation::Inspect, Call::plain(&["INFO"])).await?;
-        Ok(diagnose::findings(&Info::read(&text), &self.link.server))
+        diagnose::diagnose(&self.way).await
     }
 }

@@ -16,7 +16,7 @@ pub(crate) async fn note(store: &RedisStore, entries: &[AuditEntry]) -> Result<(
     let keys = vec![store.keys.trail(), store.keys.trail_counter()];
     let arguments = entries.iter().map(AuditEntry::to_json).collect();
     let call = Call::Script { script: Script::Note, keys, arguments };
-    store.ask::<u64>(Operation::Audit, call).await.map(drop)
+    store.way.ask::<u64>(Operation::Audit, &store.keys.trail(), call).await.map(drop)
 }
 
 /// What the query asks for, oldest first.
@@ -33,7 +33,7 @@ pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<A
             ["XRANGE", &trail, &edge, "+", "COUNT", &chunk]
         };
         let reply: Vec<(String, Vec<String>)> =
-            store.ask(Operation::Audit, Call::plain(&words)).await?;
+            store.way.ask(Operation::Audit, &trail, Call::plain(&words)).await?;
         let Some((last, _)) = reply.last() else { break };
         edge = format!("({last}");
         let room = TRAIL_LENGTH - seen;

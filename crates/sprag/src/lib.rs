@@ -25,7 +25,10 @@ pub use sprag_core::{
 pub use redis_lock::RedisDistributedLock;
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use sprag_redis::{Address as RedisAddress, RedisConfig, RedisStore};
+pub use sprag_redis::{
+    Address as RedisAddress, Quarantine as RedisQuarantine, RedisConfig, RedisStore,
+    Tls as RedisTls,
+};
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
 pub use sprag_sqlite::{SqliteConfig, SqliteStore};

@@ -52,6 +52,7 @@ pub(crate) struct Link {
     /// The scripts' digests, known after the first connection.
     digests: Arc<OnceLock<Vec<String>>>,
     address: String,
+    host: String,
     timeout: Duration,
     /// Whether the server is one that sentinels name.
     follows: bool,
@@ -70,7 +71,6 @@ impl Link {
     }
 
     /// Starts the thread; it connects when something is asked.
-    #[expect(dead_code, reason = "for stores on several servers, of which some may be down")]
     pub(crate) fn lazy(config: RedisConfig) -> Result<Self> {
         Self::new(config, None)
     }
@@ -81,7 +81,7 @@ impl Link {
         let (digests, timeout) = (Arc::default(), config.timeout);
         let follows = matches!(config.place, Place::Sentinel { .. });
         let dialer = Dialer::new(&config);
-        let address = dialer.name();
+        let (address, host) = (dialer.name(), config.place.host());
         let greeter =
             Greeter { dialer, config, server: Arc::clone(&server), digests: Arc::clone(&digests) };
         let (kept, name) = (Arc::clone(&shared), address.clone());
@@ -104,7 +104,17 @@ impl Link {
         let started = std::thread::Builder::new().name("sprag-redis".into()).spawn(work);
         started.map_err(|e| no_thread(&e))?;
         let process = std::process::id();
-        Ok(Self { shared, server, digests, address, timeout, follows, process })
+        Ok(Self { shared, server, digests, address, host, timeout, follows, process })
+    }
+
+    /// What errors call the server.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The host that was dialed.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Asks the server.

@@ -1,12 +1,14 @@
-//! `redis://host:port/db`, `redis+unix:///path`.
+//! `redis://host:port/db`, `rediss://`, `redis+unix:///path`, `redis+sentinel://`,
+//! `redis+cluster://`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::{Error, ErrorKind, Operation, Result, Store};
-use sprag_redis::{Address, RedisConfig, RedisStore};
+use sprag_redis::{Address, Quarantine, RedisConfig, RedisStore, Tls};
 
 use super::StoreKind;
 use super::url::StoreUrl;
@@ -17,9 +19,12 @@ pub(super) const KIND: StoreKind = StoreKind {
     forms: &[
         ("redis://localhost:6379", "a Redis server"),
         ("redis://USER:PASSWORD@host:6379/2", "with a login, and database 2"),
+        ("rediss://host:6379", "over TLS; ?tls_ca=FILE for an authority of your own"),
         ("redis+unix:///run/redis/redis.sock", "a Redis server on a Unix socket"),
+        ("redis+sentinel://s1:26379,s2:26379/mymaster", "the master that these sentinels name"),
+        ("redis+cluster://n1:6379,n2:6379", "a Redis Cluster, found through these nodes"),
     ],
-    between: "all who reach one Redis server",
+    between: "all who reach one Redis server, Sentinel set or Cluster",
     broken_by: &[
         "a restart of a server without an append-only file",
         "a failover to a replica that missed the last writes",
@@ -30,8 +35,21 @@ pub(super) const KIND: StoreKind = StoreKind {
     open: |url| Ok(Arc::new(RedisStore::open(config(url)?)?) as Arc<dyn Store>),
 };
 
-const PARAMETERS: &[&str] = &["prefix", "allow_eviction", "timeout_ms"];
+const PARAMETERS: &[&str] = &[
+    "prefix",
+    "allow_eviction",
+    "timeout_ms",
+    "min_replicas",
+    "restart_quarantine",
+    "longest_ttl_ms",
+    "tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+    "sentinel_password",
+];
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 
 /// Reads a URL that is one of ours.
 pub(crate) fn config_of(url: &str) -> Result<RedisConfig> {
@@ -43,80 +61,167 @@ pub(crate) fn config_of(url: &str) -> Result<RedisConfig> {
 }
 
 fn config(url: &StoreUrl<'_>) -> Result<RedisConfig> {
-    let text = |part: &str| {
-        String::from_utf8(url.decode(part)?).map_err(|_| url.bad("has bytes that are not UTF-8"))
-    };
-    let mut config = match url.scheme.to_ascii_lowercase().as_str() {
-        "redis" => server(url, text)?,
+    let scheme = url.scheme.to_ascii_lowercase();
+    let mut config = match scheme.as_str() {
+        "redis" | "rediss" => server(url)?,
+        "redis+sentinel" => sentinel(url)?,
+        "redis+cluster" => cluster(url)?,
         "redis+unix" => match url.rest.strip_prefix("//") {
             Some(path) if path.starts_with('/') => {
                 RedisConfig::new(Address::Unix(OsString::from_vec(url.decode(path)?).into()))
             }
             _ => return Err(url.bad("names no socket; write redis+unix:///run/redis.sock")),
         },
-        other => {
-            let what = match other {
-                "rediss" => "TLS to Redis is",
-                "redis+sentinel" => "Redis Sentinel is",
-                "redis+cluster" => "Redis Cluster is",
-                _ => "Redlock is",
-            };
-            let message = format!("{what} not supported yet; write redis:// for a single server");
+        _ => {
+            let message = "Redlock is not supported yet; write redis:// for a single server";
             return Err(Error::new(ErrorKind::Unsupported, Operation::Open, message));
         }
     };
+    let mut secured = scheme == "rediss";
+    let (mut authorities, mut certificate, mut key) = (None, None, None);
     for (name, value) in url.parameters() {
-        config = match (name, value) {
-            ("prefix", prefix) => config.prefix(text(prefix)?),
-            ("allow_eviction", "true") => config.allow_eviction(true),
-            ("allow_eviction", "false") => config.allow_eviction(false),
-            ("allow_eviction", _) => return Err(url.bad("has no true or false in allow_eviction")),
-            ("timeout_ms", millis) => {
-                let bad = |_| url.bad(&format!("has no number from 1 to {} in {name}", u32::MAX));
-                config.timeout(Duration::from_millis(millis.parse::<u32>().map_err(bad)?.into()))
+        config = match name {
+            "prefix" => config.prefix(text(url, value)?),
+            "allow_eviction" => config.allow_eviction(yes_or_no(url, name, value)?),
+            "timeout_ms" => config.timeout(millis(url, name, value)?),
+            "longest_ttl_ms" => config.longest_ttl(millis(url, name, value)?),
+            "min_replicas" => config.min_replicas(number(url, name, value)?),
+            "restart_quarantine" => config.quarantine(match value {
+                "witnessed" => Quarantine::Witnessed,
+                "always" => Quarantine::Always,
+                "never" => Quarantine::Never,
+                _ => {
+                    return Err(
+                        url.bad("has none of witnessed, always, never in restart_quarantine")
+                    );
+                }
+            }),
+            "tls" => {
+                secured = yes_or_no(url, name, value)?;
+                config
             }
+            "tls_ca" | "tls_cert" | "tls_key" => {
+                let file = Some(PathBuf::from(OsString::from_vec(url.decode(value)?)));
+                match name {
+                    "tls_ca" => authorities = file,
+                    "tls_cert" => certificate = file,
+                    _ => key = file,
+                }
+                config
+            }
+            "sentinel_password" => config.sentinel_password(text(url, value)?),
             _ => return Err(url.unknown_parameter(PARAMETERS)),
         };
     }
-    Ok(config)
+    if !secured {
+        return Ok(config);
+    }
+    let own = match (&certificate, &key) {
+        (Some(certificate), Some(key)) => Some((certificate.as_path(), key.as_path())),
+        (None, None) => None,
+        _ => return Err(url.bad("has one of tls_cert and tls_key; give both or none")),
+    };
+    Ok(config.tls(Tls::new(authorities.as_deref(), own)?))
 }
 
-/// `//[user[:password]@]host[:port][/database]`
-fn server(url: &StoreUrl<'_>, text: impl Fn(&str) -> Result<String>) -> Result<RedisConfig> {
-    let no_host = || url.bad("names no host; write redis://HOST:PORT");
-    let rest = url.rest.strip_prefix("//").ok_or_else(no_host)?;
-    let (login, place) = match rest.rsplit_once('@') {
-        Some((login, place)) => (Some(login), place),
-        None => (None, rest),
-    };
-    let (host, database) = place.split_once('/').unwrap_or((place, ""));
-    // The colons of an IPv6 address are inside brackets.
-    let (host, port) = match host.rsplit_once(':') {
+fn text(url: &StoreUrl<'_>, part: &str) -> Result<String> {
+    String::from_utf8(url.decode(part)?).map_err(|_| url.bad("has bytes that are not UTF-8"))
+}
+
+fn yes_or_no(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| url.bad(&format!("has no true or false in {name}")))
+}
+
+fn number(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<u32> {
+    let bad = |_| url.bad(&format!("has no number from 0 to {} in {name}", u32::MAX));
+    value.parse().map_err(bad)
+}
+
+fn millis(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<Duration> {
+    Ok(Duration::from_millis(number(url, name, value)?.into()))
+}
+
+/// `//[user[:password]@]host[:port][,host[:port]...][/rest]`, taken apart.
+struct Authority<'a> {
+    login: Option<&'a str>,
+    hosts: Vec<Address>,
+    rest: &'a str,
+}
+
+impl<'a> Authority<'a> {
+    fn read(url: &StoreUrl<'a>, usual_port: u16, form: &str) -> Result<Self> {
+        let no_host = || url.bad(&format!("names no host; write {form}"));
+        let rest = url.rest.strip_prefix("//").ok_or_else(no_host)?;
+        let (login, place) = match rest.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, rest),
+        };
+        let (hosts, rest) = place.split_once('/').unwrap_or((place, ""));
+        let read = |host: &str| match address(url, host, usual_port)? {
+            Address::Tcp(host, _) if host.is_empty() => Err(no_host()),
+            address => Ok(address),
+        };
+        Ok(Self { login, hosts: hosts.split(',').map(read).collect::<Result<_>>()?, rest })
+    }
+
+    /// Puts in the login.
+    fn log_in(&self, url: &StoreUrl<'_>, mut config: RedisConfig) -> Result<RedisConfig> {
+        let Some(login) = self.login else { return Ok(config) };
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        if !user.is_empty() {
+            config = config.username(text(url, user)?);
+        }
+        if !password.is_empty() {
+            config = config.password(text(url, password)?);
+        }
+        Ok(config)
+    }
+}
+
+/// `host[:port]`; the colons of an IPv6 address are inside brackets.
+fn address(url: &StoreUrl<'_>, text: &str, usual_port: u16) -> Result<Address> {
+    let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
             let bad = |_| url.bad("has no port from 1 to 65535 after its host");
             (host, port.parse::<u16>().map_err(bad)?)
         }
-        _ => (host, PORT),
+        _ => (text, usual_port),
     };
-    let host = text(host.trim_start_matches('[').trim_end_matches(']'))?;
-    if host.is_empty() {
-        return Err(no_host());
+    let host = self::text(url, host.trim_start_matches('[').trim_end_matches(']'))?;
+    Ok(Address::Tcp(host, port))
+}
+
+fn database(url: &StoreUrl<'_>, config: RedisConfig, digits: &str) -> Result<RedisConfig> {
+    if digits.is_empty() {
+        return Ok(config);
     }
-    let mut config = RedisConfig::new(Address::Tcp(host, port));
-    if !database.is_empty() {
-        let bad = |_| url.bad("has no number of a database after its host");
-        config = config.database(database.parse().map_err(bad)?);
+    let bad = |_| url.bad("has no number of a database at its end");
+    Ok(config.database(digits.parse().map_err(bad)?))
+}
+
+fn server(url: &StoreUrl<'_>) -> Result<RedisConfig> {
+    let found = Authority::read(url, PORT, "redis://HOST:PORT")?;
+    let [address] = <[Address; 1]>::try_from(found.hosts.clone()).map_err(|_| {
+        url.bad("names several servers; write redis+cluster://, redis+sentinel:// or redlock://")
+    })?;
+    database(url, found.log_in(url, RedisConfig::new(address))?, found.rest)
+}
+
+/// `//hosts/master[/database]`
+fn sentinel(url: &StoreUrl<'_>) -> Result<RedisConfig> {
+    let found = Authority::read(url, SENTINEL_PORT, "redis+sentinel://HOST:PORT/MASTER")?;
+    let (master, digits) = found.rest.split_once('/').unwrap_or((found.rest, ""));
+    if master.is_empty() {
+        return Err(url.bad("names no master; write redis+sentinel://HOST:PORT/MASTER"));
     }
-    if let Some(login) = login {
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        if !user.is_empty() {
-            config = config.username(text(user)?);
-        }
-        if !password.is_empty() {
-            config = config.password(text(password)?);
-        }
-    }
-    Ok(config)
+    let config = RedisConfig::sentinel(text(url, master)?, found.hosts.clone());
+    database(url, found.log_in(url, config)?, digits)
+}
+
+fn cluster(url: &StoreUrl<'_>) -> Result<RedisConfig> {
+    let found = Authority::read(url, PORT, "redis+cluster://HOST:PORT,HOST:PORT")?;
+    let config = found.log_in(url, RedisConfig::cluster(found.hosts.clone()))?;
+    database(url, config, found.rest)
 }
 
 #[cfg(test)]
@@ -126,11 +231,17 @@ mod tests {
     #[test]
     fn each_form_means_one_server() {
         for (url, means) in [
-            ("redis://db", r#"Tcp("db", 6379), database: 0, prefix: "sprag:""#),
-            ("redis://db:7000/3", r#"Tcp("db", 7000), database: 3, prefix: "sprag:""#),
-            ("REDIS://me:a%40b@[::1]:7000", r#"Tcp("::1", 7000), database: 0, prefix: "sprag:""#),
-            ("redis://[::1]?prefix=a%3A", r#"Tcp("::1", 6379), database: 0, prefix: "a:""#),
-            ("redis+unix:///a%20b", r#"Unix("/a b"), database: 0, prefix: "sprag:""#),
+            ("redis://db", r#"Tcp("db", 6379)), database: 0, prefix: "sprag:""#),
+            ("redis://db:7000/3", r#"Tcp("db", 7000)), database: 3, prefix: "sprag:""#),
+            ("REDIS://me:a%40b@[::1]:7000", r#"Tcp("::1", 7000)), database: 0, prefix: "sprag:""#),
+            ("redis://[::1]?prefix=a%3A", r#"Tcp("::1", 6379)), database: 0, prefix: "a:""#),
+            ("rediss://db?tls=false", "tls: false"),
+            (
+                "redis+sentinel://a,[::1]:7/my%20master/2?sentinel_password=x",
+                r#"master: "my master", sentinels: [Tcp("a", 26379), Tcp("::1", 7)], login: _ }, database: 2"#,
+            ),
+            ("redis+cluster://a,b:7", r#"Cluster([Tcp("a", 6379), Tcp("b", 7)])"#),
+            ("redis+unix:///a%20b", r#"Unix("/a b")), database: 0, prefix: "sprag:""#),
         ] {
             let config = format!("{:?}", config_of(url).unwrap());
             assert!(config.contains(means), "{url}: {config}");
@@ -147,20 +258,17 @@ mod tests {
             "redis://db?mode=1",
             "redis://db?allow_eviction=1",
             "redis://db?timeout_ms=-1",
+            "redis://a,b",
+            "redis://db?min_replicas=-1",
+            "redis://db?restart_quarantine=sometimes",
+            "rediss://db?tls_ca=/no/such/file",
+            "rediss://db?tls_cert=/no/such/file",
+            "redis+sentinel://a",
+            "redis+cluster://,",
             "redis+unix://sock",
             "sqlite:x",
         ] {
             assert!(config_of(url).unwrap_err().is_bad_input(), "{url}");
         }
-    }
-
-    #[test]
-    fn what_is_not_there_yet_is_said_to_be_unsupported() {
-        for scheme in ["rediss", "redis+sentinel", "redis+cluster", "redlock"] {
-            let error = crate::open(&format!("{scheme}://a:1,b:2")).unwrap_err();
-            assert!(error.is_unsupported() && error.to_string().contains("not supported"));
-        }
-        // Options of what is not there are refused as unknown.
-        assert!(config_of("redis://db?min_replicas=1").unwrap_err().is_bad_input());
     }
 }

@@ -1,0 +1,91 @@
+//! [`Way`]: to the server that has a lock, or to all of them.
+
+use std::sync::Arc;
+
+use sprag_core::{Operation, Result};
+
+use crate::cluster::Cluster;
+use crate::config::{Place, RedisConfig};
+use crate::error::{STORE, Trouble, strange_answer};
+use crate::hello::Info;
+use crate::link::Link;
+use crate::resp::{FromValue, Value};
+use crate::script::Call;
+use crate::slot::slot_of;
+
+/// The way to where the locks are.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// All are on one server.
+    One(Arc<Link>),
+    /// Each is where its slot is.
+    Many(Box<Cluster>),
+}
+
+impl Way {
+    /// Connects; `opened` is told how that went.
+    pub(crate) fn start(
+        config: RedisConfig,
+        opened: impl FnOnce(Result<Info>) + Send + 'static,
+    ) -> Result<Self> {
+        let in_cluster = matches!(config.place, Place::Cluster(_)).then(|| config.clone());
+        let link = Arc::new(Link::start(config, opened)?);
+        Ok(match in_cluster {
+            None => Self::One(link),
+            Some(config) => Self::Many(Box::new(Cluster::new(config, link))),
+        })
+    }
+
+    /// The server that has `key`, as far as it is known.
+    pub(crate) async fn link_for(&self, key: &str) -> Result<Arc<Link>> {
+        match self {
+            Self::One(link) => Ok(Arc::clone(link)),
+            Self::Many(cluster) => cluster.link_for(slot_of(key)).await,
+        }
+    }
+
+    /// Asks the server that has `key` several things at once, in this order. Each may be refused.
+    pub(crate) async fn ask_all(&self, key: &str, calls: Vec<Call>) -> Result<Vec<Value>> {
+        match self {
+            Self::One(link) => link.ask_all(calls).await,
+            Self::Many(cluster) => cluster.ask_all(slot_of(key), calls).await,
+        }
+    }
+
+    /// Asks the server that has `key`.
+    pub(crate) async fn ask<T: FromValue>(
+        &self,
+        operation: Operation,
+        key: &str,
+        call: Call,
+    ) -> Result<T> {
+        let asked = self.ask_all(key, vec![call]).await;
+        let answer = asked.and_then(|mut answers| {
+            let answer = answers.pop().ok_or_else(|| strange_answer("nothing"))?;
+            self.understand(answer)
+        });
+        answer.map_err(|error| error.during(operation).at(STORE))
+    }
+
+    /// Every server that has locks.
+    pub(crate) async fn links(&self, operation: Operation) -> Result<Vec<Arc<Link>>> {
+        match self {
+            Self::One(link) => Ok(vec![Arc::clone(link)]),
+            Self::Many(cluster) => {
+                cluster.masters().await.map_err(|error| error.during(operation).at(STORE))
+            }
+        }
+    }
+
+    /// What an answer means: a refusal is an error.
+    pub(crate) fn understand<T: FromValue>(&self, answer: Value) -> Result<T> {
+        if let Value::No(refused) = &answer {
+            let address = match self {
+                Self::One(link) => link.address(),
+                Self::Many(_) => "the Cluster",
+            };
+            return Err(Trouble::refused(address, refused).into());
+        }
+        T::from_value(answer).ok_or_else(|| strange_answer("it has another form"))
+    }
+}
