@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sprag_proof::models::explore::{Run, explore};
 use sprag_proof::models::observed::{self, Observed};
 use sprag_proof::models::queue::{self, Queue, Role};
+use sprag_proof::models::redlock::{self, Redlock};
 use sprag_proof::models::sessions::{self, Prompt, Sessions};
 
 fn large() -> bool {
@@ -205,4 +206,49 @@ fn a_conversion_that_comes_late_is_found() {
     assert_found("a conversion that comes late", &explore(model));
     let model = Queue { in_order: false, ..Queue::new(vec![Role::writer(), Role::writer()]) };
     assert!(explore(model).failure.is_none(), "only conversions need the order");
+}
+
+#[test]
+fn a_majority_of_nodes_grants_to_one_holder_with_a_growing_fence() {
+    let all = Redlock::new();
+    let happened = Arc::clone(&all.happened);
+    let small = Redlock { late: 0, fresh: 0, attempts: 1, extends: false, ..all.clone() };
+    let mut models = vec![
+        (
+            "redlock, extensions and a fresh node",
+            Redlock { extends: true, fresh: 1, ..small.clone() },
+            400_000,
+        ),
+        ("redlock, late requests", Redlock { late: 1, ..small.clone() }, 500_000),
+        ("redlock, those who try again", Redlock { attempts: 2, ttl: 1, ..small.clone() }, 10_000),
+    ];
+    if large() {
+        models.push(("redlock, and again", Redlock { attempts: 2, ..small }, 700_000));
+        models.push(("redlock, everything", all, 10_000_000));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("redlock, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+#[test]
+fn each_rule_of_redlock_is_needed() {
+    use redlock::Rule;
+    let small = Redlock { late: 0, fresh: 0, attempts: 1, extends: false, ..Redlock::new() };
+    let fresh = Redlock { fresh: 1, ..small.clone() };
+    let late = Redlock { late: 1, attempts: 2, ttl: 1, ..small.clone() };
+    for (rule, world) in [
+        (Rule::NoWriteBack, &small),
+        (Rule::WriteBackToOne, &small),
+        (Rule::WriteBackAnywhere, &small),
+        (Rule::DeadlineFromReply, &small),
+        (Rule::FreshNodeVotes, &fresh),
+        (Rule::FreshFences, &fresh),
+        (Rule::FreesLaterAttempts, &late),
+    ] {
+        let model = Redlock { rule, ..world.clone() };
+        assert_found(&format!("redlock, {rule:?}"), &explore(model));
+    }
 }

@@ -1,8 +1,9 @@
-//! The three models, and what they share.
+//! The models, and what they share.
 
 pub mod explore;
 pub mod judge;
 pub mod normal;
 pub mod observed;
 pub mod queue;
+pub mod redlock;
 pub mod sessions;
