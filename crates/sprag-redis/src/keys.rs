@@ -20,7 +20,7 @@ impl Keys {
         format!("{}{name}", self.prefix)
     }
 
-    /// The keys of `scripts/load.lua`, in its order. Those of one lock share its hash slot.
+    /// The keys of `scripts/head.lua`, in its order. Those of one lock share its hash slot.
     pub(crate) fn of(&self, name: &LockName) -> Result<Vec<String>> {
         let plain = self.plain(name);
         if plain.starts_with('{') {
@@ -28,9 +28,10 @@ impl Keys {
             let message = "without a prefix, a name must not begin with a brace: set a prefix";
             return Err(Error::bad_input(Operation::Acquire, message).on(name).at(STORE));
         }
-        let mut keys: Vec<_> = "rwqx".chars().map(|end| format!("{{{plain}}}:{end}")).collect();
+        let mut keys = Vec::with_capacity(7);
+        keys.extend(["r", "w", "q", "x"].map(|end| format!("{{{plain}}}:{end}")));
         keys.insert(0, plain);
-        keys.extend([self.names(), self.trail(), self.trail_counter()]);
+        keys.extend([self.trail(), self.names()]);
         Ok(keys)
     }
 
@@ -41,10 +42,6 @@ impl Keys {
 
     pub(crate) fn trail(&self) -> String {
         format!("{{{}}}:trail", self.prefix)
-    }
-
-    pub(crate) fn trail_counter(&self) -> String {
-        format!("{{{}}}:trail:last", self.prefix)
     }
 
     /// Where a process is woken.

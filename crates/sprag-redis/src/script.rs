@@ -3,11 +3,18 @@
 use crate::resp;
 
 /// Everything that one operation does, in one step.
-pub(crate) const LOCK: &str =
-    concat!(include_str!("scripts/load.lua"), include_str!("scripts/lock.lua"));
+pub(crate) const LOCK: &str = concat!(
+    include_str!("scripts/head.lua"),
+    include_str!("scripts/fast.lua"),
+    include_str!("scripts/load.lua"),
+    include_str!("scripts/lock.lua")
+);
 /// Looks at one lock.
-pub(crate) const LOOK: &str =
-    concat!(include_str!("scripts/load.lua"), include_str!("scripts/look.lua"));
+pub(crate) const LOOK: &str = concat!(
+    include_str!("scripts/head.lua"),
+    include_str!("scripts/load.lua"),
+    include_str!("scripts/look.lua")
+);
 /// Adds to the trail.
 pub(crate) const NOTE: &str = include_str!("scripts/note.lua");
 

@@ -10,7 +10,7 @@ use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
 use sprag_core::mailbox::Mailboxes;
-use sprag_core::record::wire::{self, Answer};
+use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
@@ -30,7 +30,7 @@ use crate::link::{Dialer, Ear, Heard};
 use crate::resp::Value;
 use crate::script::{Call, Script};
 use crate::way::Way;
-use crate::wire::Looked;
+use crate::wire::{self, Looked};
 use crate::{diagnose, trail};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
@@ -128,11 +128,13 @@ impl RedisStore {
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
             let answer = self.way.understand::<String>(answer)?;
-            Ok((Answer::read(&answer).map_err(strange_answer)?, confirmed))
+            Ok((wire::read(&command, &answer).map_err(strange_answer)?, confirmed))
         };
         let (answer, confirmed) =
             asked.await.map_err(|error: Error| error.during(operation).on(name).at(STORE))?;
-        link.learn(answer.now_us / 1000, sent);
+        if answer.now_us > 0 {
+            link.learn(answer.now_us / 1000, sent);
+        }
         if let (Some(confirmed), Outcome::Granted(_), Some((lease, _))) =
             (confirmed, &answer.outcome, granting)
         {
@@ -168,8 +170,8 @@ impl RedisStore {
     }
 
     fn lock_call(&self, keys: &[String], name: &LockName, command: &Command) -> Call {
-        let command = wire::write(command, self.capability.max_waiters);
-        let arguments = vec![command, name.as_str().to_owned(), self.channel.clone()];
+        let most = self.capability.max_waiters;
+        let arguments = wire::write(command, name.as_str(), most, &self.channel);
         Call::Script { script: Script::Lock, keys: keys.to_vec(), arguments }
     }
 
@@ -180,7 +182,7 @@ impl RedisStore {
         let looked: String = self.way.ask(operation, &plain, call).await.map_err(|e| e.on(name))?;
         let looked: Looked = serde_json::from_str(&looked)
             .map_err(|e| strange_answer(e).during(operation).on(name))?;
-        let context = wire::clock_only(looked.now_us, self.capability.max_waiters);
+        let context = clock_only(looked.now_us, self.capability.max_waiters);
         Ok(looked.into_record().view(name, &context))
     }
 
@@ -343,7 +345,7 @@ impl Store for RedisStore {
             let looks = names.iter().map(|name| self.look(Operation::List, name));
             for view in try_join_all(looks).await? {
                 if !view.is_locked() && !view.is_contended() {
-                    // It ended without anybody who could have taken it off the list.
+                    // Nobody has taken it off the list: it is used often, or has just ended.
                     self.run(Operation::List, &view.name, &Command::Reap).await?;
                 } else if view.is_contended() || !listing.contended {
                     locks.push(view);

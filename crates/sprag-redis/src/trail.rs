@@ -1,8 +1,8 @@
-//! The audit trail: a stream that the scripts write, with a growing number for each entry.
+//! The audit trail: a stream that the scripts write, each entry with a place that grows.
 
 use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH, audit_entry};
-use sprag_core::record::Event;
-use sprag_core::{LockName, Operation, Result};
+use sprag_core::record::{Event, EventKind};
+use sprag_core::{Fence, Holder, LockName, Loss, Mode, Operation, Result};
 
 use crate::error::strange_answer;
 use crate::script::{Call, Script};
@@ -11,9 +11,86 @@ use crate::store::RedisStore;
 /// How many entries are fetched at once.
 const CHUNK: usize = 1000;
 
+/// One entry: its place, and names of fields followed by their values.
+pub(crate) type Entry = (String, Vec<String>);
+
+/// What an entry is about, as the scripts write it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) name: LockName,
+    pub(crate) event: Event,
+    /// When, by the server's clock.
+    at_ms: u64,
+    sequence: u64,
+}
+
+type Strange = Box<dyn std::error::Error + Send + Sync>;
+
+impl Told {
+    /// Reads what a script wrote; what a client noted is none.
+    pub(crate) fn read(entry: &Entry) -> Result<Self, Strange> {
+        let (id, fields) = entry;
+        let field = |name: &str| {
+            let mut pairs = fields.chunks_exact(2);
+            pairs
+                .find(|pair| pair[0] == name)
+                .map(|pair| pair[1].as_str())
+                .ok_or("a field is missing")
+        };
+        let (at_ms, sequence) = place(id)?;
+        let holder = field("h")?;
+        let (session, holder) = (holder.get(..32).ok_or("a holder is cut")?, holder.get(65..));
+        let after_ms = match field("a") {
+            Ok(after) => after.parse()?,
+            // The short way of a release writes since when, and leaves the sum to us.
+            Err(_) => at_ms.saturating_sub(field("s")?.parse()?),
+        };
+        let kind = match field("k")? {
+            "+" => EventKind::Granted,
+            loss => EventKind::Gone(serde_json::from_str::<Loss>(loss)?),
+        };
+        let event = Event {
+            kind,
+            lease: field("l")?.parse()?,
+            session: session.parse().ok(),
+            fence: Fence::new(field("f")?.parse()?).ok_or("a fence is too large")?,
+            mode: serde_json::from_str::<Mode>(field("m")?)?,
+            holder: serde_json::from_str::<Holder>(holder.ok_or("a holder is cut")?)?,
+            after_ms,
+        };
+        Ok(Self { name: LockName::new(field("n")?)?, event, at_ms, sequence })
+    }
+}
+
+/// When an entry was made, and its sequence: 4,096 of them fit into a millisecond.
+fn place(id: &str) -> Result<(u64, u64), Strange> {
+    let (millis, number) = id.split_once('-').ok_or("an entry without a place")?;
+    let (millis, number) = (millis.parse::<u64>()?, number.parse::<u64>()?);
+    Ok((millis, (millis << 12) + number))
+}
+
+/// The place of a sequence.
+fn id_of(sequence: u64) -> String {
+    format!("{}-{}", sequence >> 12, sequence & 0xfff)
+}
+
+fn entry_of(entry: &Entry) -> Result<AuditEntry, Strange> {
+    if let [field, noted] = entry.1.as_slice()
+        && field == "e"
+    {
+        let mut noted = AuditEntry::from_json(noted)?;
+        noted.sequence = place(&entry.0)?.1;
+        return Ok(noted);
+    }
+    let told = Told::read(entry)?;
+    let mut entry = audit_entry(&told.name, &told.event, told.at_ms);
+    entry.sequence = told.sequence;
+    Ok(entry)
+}
+
 /// Adds what only the client knows.
 pub(crate) async fn note(store: &RedisStore, entries: &[AuditEntry]) -> Result<()> {
-    let keys = vec![store.keys.trail(), store.keys.trail_counter()];
+    let keys = vec![store.keys.trail()];
     let arguments = entries.iter().map(AuditEntry::to_json).collect();
     let call = Call::Script { script: Script::Note, keys, arguments };
     store.way.ask::<u64>(Operation::Audit, &store.keys.trail(), call).await.map(drop)
@@ -25,25 +102,21 @@ pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<A
     let (trail, chunk) = (store.keys.trail(), CHUNK.to_string());
     let mut found = Vec::new();
     let mut seen = 0;
-    let mut edge = if newest_first { "+".to_owned() } else { format!("({}-0", query.after) };
+    let mut edge = if newest_first { "+".to_owned() } else { format!("({}", id_of(query.after)) };
     while found.len() < query.page() && seen < TRAIL_LENGTH {
         let words = if newest_first {
             ["XREVRANGE", &trail, &edge, "-", "COUNT", &chunk]
         } else {
             ["XRANGE", &trail, &edge, "+", "COUNT", &chunk]
         };
-        let reply: Vec<(String, Vec<String>)> =
+        let entries: Vec<Entry> =
             store.way.ask(Operation::Audit, &trail, Call::plain(&words)).await?;
-        let Some((last, _)) = reply.last() else { break };
+        let Some((last, _)) = entries.last() else { break };
         edge = format!("({last}");
         let room = TRAIL_LENGTH - seen;
-        seen += reply.len();
-        for (id, fields) in reply.iter().take(room) {
-            let field = |name: &str| {
-                let found = fields.chunks_exact(2).find(|pair| pair[0] == name);
-                found.map(|pair| pair[1].clone()).unwrap_or_default()
-            };
-            let entry = entry(id, field).map_err(|e| strange_answer(e).during(Operation::Audit))?;
+        seen += entries.len();
+        for entry in entries.iter().take(room) {
+            let entry = entry_of(entry).map_err(|e| strange_answer(e).during(Operation::Audit))?;
             if query.name.as_ref().is_none_or(|name| *name == entry.name) {
                 found.push(entry);
             }
@@ -54,18 +127,4 @@ pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<A
         found.reverse();
     }
     Ok(found)
-}
-
-type Strange = Box<dyn std::error::Error + Send + Sync>;
-
-fn entry(id: &str, field: impl Fn(&str) -> String) -> Result<AuditEntry, Strange> {
-    let noted = field("entry");
-    let mut entry = if noted.is_empty() {
-        let name = LockName::new(field("name"))?;
-        audit_entry(&name, &Event::read(&field("event"))?, field("at").parse()?)
-    } else {
-        AuditEntry::from_json(&noted)?
-    };
-    entry.sequence = id.split('-').next().unwrap_or_default().parse()?;
-    Ok(entry)
 }

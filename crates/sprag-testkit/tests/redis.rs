@@ -42,7 +42,7 @@ impl Harness for Redis {
     /// is in keys of its own.
     async fn write_record(&self, name: &LockName, text: &str) -> bool {
         let key = format!("{{sprag:{name}}}:r");
-        Record::from_json(text).is_err() && self.0.ask(&["SET", &key, text]) == "OK"
+        Record::from_json(text).is_err() && self.0.ask(&["HSET", &key, "n", text]) == "0"
     }
 }
 

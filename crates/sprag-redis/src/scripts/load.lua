@@ -1,105 +1,125 @@
--- Read before every other script: the time, the record, and what the plain key says about it.
---
--- KEYS  1 the plain key    2 the record    3 waiters by lease, and channels by 'c' .. lease
---       4 the queue, by virtual arrival    5 waiters by the end of their patience
---       6 names in use    7 the trail    8 its counter
--- ARGV  1 the command as JSON    2 the lock's name    3 the channel of the process that asks
+
+-- Reads the record, and what the plain key says about it.
 --
 -- The plain key decides: it holds the lease of the exclusive holder, or the marker while readers
 -- or permit holders have the lock. If it is not what the record says, somebody deleted or took it,
 -- and the holders in the record have lost the lock.
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now = math.floor(now_us / 1000)
-
 local MARKER = 'sprag:shared'
-local MAX_FENCE = 9007199254740991
+local MODES = { exclusive = true, shared = true, upgradable = true, permits = true }
 
--- Numbers are written in full: cjson would round them to 14 digits.
-local function encode(value)
-  local kind = type(value)
-  if kind == 'string' then
-    return cjson.encode(value)
-  elseif kind == 'number' then
-    return string.format('%.0f', value)
-  elseif kind == 'boolean' then
-    return tostring(value)
-  end
-  local parts = {}
-  for name, part in pairs(value) do
-    parts[#parts + 1] = cjson.encode(name) .. ':' .. encode(part)
-  end
-  return '{' .. table.concat(parts, ',') .. '}'
+local function expires(held)
+  return held.renewed + held.ttl
 end
 
-local function encode_list(list)
+-- Numbers are written in full: Lua would round them to 14 digits.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function mode_json(mode, count, of)
+  if mode == 'permits' then
+    return string.format('{"permits":{"count":%.0f,"of":%.0f}}', count, of)
+  end
+  return '"' .. mode .. '"'
+end
+
+local function is_fixed(text)
+  return string.byte(text, 65) == 49
+end
+
+-- The fields that holders and waiters have in common.
+local function common_json(held)
+  local text = held.text
+  local session = string.sub(text, 1, 32)
+  return '{"lease":"' .. held.lease .. '",'
+    .. (string.byte(session) ~= 45 and '"session":"' .. session .. '",' or '')
+    .. '"party":"' .. string.sub(text, 33, 64) .. '","mode":' .. mode_json(held.mode, held.count, held.of)
+    .. ',"ttl_ms":' .. whole(held.ttl) .. ',"renewed_ms":' .. whole(held.renewed)
+    .. (is_fixed(text) and ',"fixed":true' or '') .. ',"holder":' .. string.sub(text, 66)
+end
+
+local function hold_json(hold)
+  return common_json(hold) .. ',"fence":' .. whole(hold.fence)
+    .. (hold.upgrading and ',"upgrading":true' or '')
+    .. (hold.took_over and ',"took_over":true' or '') .. '}'
+end
+
+local function list_json(list, json)
   local parts = {}
   for i = 1, #list do
-    parts[i] = encode(list[i])
+    parts[i] = json(list[i])
   end
   return '[' .. table.concat(parts, ',') .. ']'
 end
 
-local function expires(lease)
-  return lease.renewed_ms + lease.ttl_ms
+-- A waiter: its mode, permits, TTL, sign of life, arrival, priority and ticket; where it is woken.
+local WAIT = '<Bddddddd'
+local WAIT_MODES = { 'exclusive', 'shared', 'upgradable', 'permits' }
+local WAIT_BYTES = { exclusive = 1, shared = 2, upgradable = 3, permits = 4 }
+
+local function stored_wait(of_lease)
+  local found = call('HGET', KEYS[3], of_lease)
+  if not found then
+    return nil
+  end
+  local mode, count, of, ttl, renewed, arrived, priority, ticket, at = struct.unpack(WAIT, found)
+  local size = string.byte(found, at)
+  return {
+    lease = of_lease, mode = WAIT_MODES[mode], count = count, of = of, ttl = ttl, renewed = renewed,
+    arrived = arrived, priority = priority, ticket = ticket,
+    channel = string.sub(found, at + 1, at + size), text = string.sub(found, at + size + 1),
+  }
 end
 
-local function has_fields(value, needed, optional)
-  if type(value) ~= 'table' then
-    return false
-  end
-  for name, part in pairs(value) do
-    local kind = needed[name] or optional[name]
-    if kind ~= 'any' and type(part) ~= kind then
-      return false
-    end
-  end
-  for name in pairs(needed) do
-    if value[name] == nil then
-      return false
-    end
-  end
-  return true
+local function corrupt(what)
+  return redis.error_reply('SPRAGCORRUPT ' .. what)
 end
 
-local RECORD = {
-  version = 'number', fence = 'number', tickets = 'number',
-  holders = 'table', waiters = 'table', gone = 'table',
-}
-local HOLD = {
-  lease = 'string', party = 'string', mode = 'any', fence = 'number', ttl_ms = 'number',
-  renewed_ms = 'number', holder = 'table',
-}
-local HOLD_OPTIONAL = {
-  session = 'string', upgrading = 'boolean', fixed = 'boolean', took_over = 'boolean',
-}
-
--- Reads the record; the second result says what is wrong with it.
-local function read_record(text)
-  local understood, document = pcall(cjson.decode, text)
-  if not understood or type(document) ~= 'table' then
-    return nil, 'the record is damaged: it is not JSON'
-  elseif type(document.format) ~= 'number' or document.format < 1 then
-    return nil, 'the record is damaged: it has no format'
-  elseif document.format > 1 then
-    return nil, string.format('the record has format %.0f and this version of sprag reads up to '
-      .. '1: upgrade sprag here', document.format)
+-- The record as a table; the second result says what is wrong with it.
+local function read_record()
+  local fields = call('HMGET', KEYS[2], 'n', 'h', 'x', 'o', 'g0', 'g1', 'g2', 'g3', 'g4', 'g5', 'g6', 'g7')
+  local numbers = fields[1]
+  local record = { fence = 0, tickets = 0, keep = 0, listed = 0, holders = {}, gone = {} }
+  if not numbers then
+    return record, call('EXISTS', KEYS[2]) == 1 and 'the record is damaged: it has no numbers' or nil
+  elseif numbers == '' then
+    return nil, 'the record is damaged: its numbers are missing'
+  elseif string.byte(numbers) ~= FORMAT then
+    return nil, string.format('the record has format %d and this version of sprag reads %d: upgrade '
+      .. 'sprag here', string.byte(numbers), FORMAT)
+  elseif #numbers < SHORTEST or #numbers ~= SHORTEST + string.byte(numbers, SHORTEST) then
+    return nil, 'the record is damaged: it is cut off'
   end
-  local record = document.record
-  if not has_fields(record, RECORD, { limit = 'number' }) then
-    return nil, 'the record is damaged: it has other fields than a record'
+  local _, fence, tickets, keep, renewed, ttl, kind, listed, odd, place, _, holder, recent =
+    struct.unpack(NUMBERS, numbers)
+  record.fence, record.tickets, record.keep, record.listed = fence, tickets, keep, listed
+  local given_back = #recent / 8 - odd
+  for i = place - given_back, place - 1 do
+    record.gone[#record.gone + 1] = { lease = fields[5 + i % 8], loss = '"released"' }
+  end
+  local others = fields[4] and cmsgpack.unpack(fields[4]) or {}
+  for i = 1, #others, 2 do
+    record.gone[#record.gone + 1] = { lease = others[i], loss = others[i + 1] }
+  end
+  if kind == ONE then
+    record.holders[1] = {
+      lease = holder, mode = 'exclusive', fence = fence, renewed = renewed, ttl = ttl, text = fields[2],
+    }
+  elseif kind == MANY and fields[3] then
+    local many = cmsgpack.unpack(fields[3])
+    record.holders, record.limit = many.holders, many.limit
+  elseif kind ~= FREE then
+    return nil, 'the record is damaged: its holders are missing'
+  end
+  if #record.gone ~= given_back + odd then
+    return nil, 'the record is damaged: lost leases are missing'
   end
   for _, hold in ipairs(record.holders) do
-    if not has_fields(hold, HOLD, HOLD_OPTIONAL) or hold.fence > record.fence then
+    if not MODES[hold.mode] or not hold.text or hold.fence > fence then
       return nil, 'the record is damaged: a holder cannot be right'
     elseif hold.mode == 'exclusive' and #record.holders > 1 then
       return nil, 'the record cannot be right: an exclusive holder is not alone'
-    end
-  end
-  for _, gone in ipairs(record.gone) do
-    if not has_fields(gone, { lease = 'string', loss = 'any' }, {}) then
-      return nil, 'the record is damaged: a lost lease cannot be right'
     end
   end
   return record
@@ -118,32 +138,30 @@ end
 -- The holder of a plain key that is not ours. Its lease and fence stand for the value, so that it
 -- can be named and broken; a real fence is never so small.
 local function stranger(value)
-  local left = redis.call('PTTL', KEYS[1])
+  local left = call('PTTL', KEYS[1])
   local digest = redis.sha1hex(value)
+  local id = string.sub(digest, 1, 32)
   return {
-    lease = string.sub(digest, 1, 32), party = string.sub(digest, 1, 32), mode = 'exclusive',
-    fence = tonumber(string.sub(digest, 1, 8), 16) + 1, renewed_ms = now,
-    ttl_ms = left >= 0 and left or 366 * 24 * 3600000, fixed = true,
-    holder = { worker_id = 'another program (not sprag)', node_id = 'unknown' },
+    lease = id, mode = 'exclusive', fence = tonumber(string.sub(digest, 1, 8), 16) + 1, renewed = now,
+    ttl = left >= 0 and left or 366 * DAY,
+    text = string.rep('-', 32) .. id
+      .. '1{"worker_id":"another program (not sprag)","node_id":"unknown"}',
   }
 end
 
-local text = redis.call('GET', KEYS[2])
-local record, problem
-if text then
-  record, problem = read_record(text)
-else
-  record = { version = 0, fence = 0, tickets = 0, holders = {}, waiters = {}, gone = {} }
+if not now then
+  read_clock()
 end
+local record, problem = read_record()
 if problem then
-  return redis.error_reply('SPRAGCORRUPT ' .. problem)
+  return corrupt(problem)
 end
-
-local plain = redis.call('GET', KEYS[1])
+local plain = call('GET', KEYS[1])
 local intact = (plain or nil) == mirror(record.holders)
 if not intact and not plain and #record.holders > 0 then
-  -- Redis forgets a key when its time is over; that is no loss of state.
+  -- Redis forgets a key when its time is over; that is no loss of state. Within a call its clock
+  -- stands still, so it may be a moment early.
   local _, last = mirror(record.holders)
-  intact = last <= now
+  intact = last <= now + 10
 end
 local foreign = not intact and plain and stranger(plain) or nil

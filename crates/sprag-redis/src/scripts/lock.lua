@@ -1,25 +1,34 @@
+
 -- One command on one lock: reap, command, promote. A port of `record::apply`, line by line, with
--- the queue in keys of its own so that a long queue costs nobody anything.
+-- the queue in keys of its own so that a long queue costs nobody anything. It knows nothing of
+-- versions: nobody compares them, because each call is one step.
 
-local KEEP_FREE_MS = 24 * 3600000
-local BOOST_MS = 10000
-local MAX_GONE = 8
-local TRAIL_LENGTH = 10000
+local BOOST = 10000
 local FORCED = 127
+local MAX_FENCE = 9007199254740991
 
-local command = cjson.decode(ARGV[1])
 local changed, exhausted, thief = false, false, nil
 local events = {}
 -- A waiter that is not in the queue's keys yet.
 local staged
-local used_before = #record.holders > 0 or redis.call('EXISTS', KEYS[4]) == 1
+local queue_before = call('ZCARD', KEYS[4])
 
 local function answer(outcome)
   return string.format('{"now_us":%.0f,"outcome":%s}', now_us, outcome)
 end
 
-if command['do'] == 'acquire' and command.not_after_ms and now > command.not_after_ms then
-  return answer('{"refused":"late"}')
+local wishes
+if command == 'take' or command == 'acquire' then
+  local mode, count, of, queue, priority, resize, most, steal, by =
+    string.match(ARGV[7], '^(%l+) (%d+) (%d+) (%d) (%-?%d+) (%d) (%d+) (%w+) (.*)$')
+  wishes = {
+    lease = lease, mode = mode, count = tonumber(count), of = tonumber(of), queue = queue == '1',
+    priority = tonumber(priority), steal = steal, resize = resize == '1', most = tonumber(most),
+    channel = ARGV[8], by = by, ttl = tonumber(ARGV[4]), text = ARGV[6],
+  }
+  if now > tonumber(ARGV[5]) then
+    return answer('{"refused":"late"}')
+  end
 end
 
 -- ---- the queue -----------------------------------------------------------------------------
@@ -29,7 +38,7 @@ local function member(wait)
 end
 
 local function arrival(wait)
-  return wait.arrived_ms - wait.priority * BOOST_MS
+  return wait.arrived - wait.priority * BOOST
 end
 
 local function before(one, other)
@@ -37,17 +46,12 @@ local function before(one, other)
   return a < b or (a == b and one.ticket < other.ticket)
 end
 
-local function stored_wait(lease)
-  local found = redis.call('HGET', KEYS[3], lease)
-  return found and cjson.decode(found) or nil
-end
-
 local function waiting_count()
-  return redis.call('ZCARD', KEYS[4]) + (staged and 1 or 0)
+  return call('ZCARD', KEYS[4]) + (staged and 1 or 0)
 end
 
 local function stored_at(place)
-  local found = redis.call('ZRANGE', KEYS[4], place, place)[1]
+  local found = call('ZRANGE', KEYS[4], place, place)[1]
   return found and stored_wait(string.sub(found, 18)) or nil
 end
 
@@ -60,9 +64,12 @@ local function head()
 end
 
 local function write_wait(wait)
-  redis.call('HSET', KEYS[3], wait.lease, encode(wait), 'c' .. wait.lease, ARGV[3])
-  redis.call('ZADD', KEYS[4], string.format('%.0f', arrival(wait)), member(wait))
-  redis.call('ZADD', KEYS[5], string.format('%.0f', expires(wait)), wait.lease)
+  local numbers = struct.pack(WAIT, WAIT_BYTES[wait.mode], wait.count, wait.of, wait.ttl, wait.renewed,
+    wait.arrived, wait.priority, wait.ticket)
+  local channel = string.char(#wait.channel) .. wait.channel
+  call('HSET', KEYS[3], wait.lease, numbers .. channel .. wait.text)
+  call('ZADD', KEYS[4], whole(arrival(wait)), member(wait))
+  call('ZADD', KEYS[5], whole(expires(wait)), wait.lease)
 end
 
 local function remove_wait(wait)
@@ -70,65 +77,64 @@ local function remove_wait(wait)
     staged = nil
     return
   end
-  redis.call('HDEL', KEYS[3], wait.lease)
-  redis.call('ZREM', KEYS[4], member(wait))
-  redis.call('ZREM', KEYS[5], wait.lease)
+  call('HDEL', KEYS[3], wait.lease)
+  call('ZREM', KEYS[4], member(wait))
+  call('ZREM', KEYS[5], wait.lease)
 end
 
 -- ---- who holds, who is gone ----------------------------------------------------------------
 
-local function permits(mode)
-  return type(mode) == 'table' and mode.permits.count or 0
-end
-
 local function coexist(held, asked)
-  if type(held) == 'table' then
-    return type(asked) == 'table'
+  if held == 'permits' then
+    return asked == 'permits'
   elseif held == 'shared' then
     return asked == 'shared' or asked == 'upgradable'
   end
   return held == 'upgradable' and asked == 'shared'
 end
 
-local function find_hold(lease)
+local function find_hold(wanted)
   for index, hold in ipairs(record.holders) do
-    if hold.lease == lease then
+    if hold.lease == wanted then
       return hold, index
     end
   end
 end
 
-local function gone_reason(lease)
+local function gone_reason(wanted)
   for _, gone in ipairs(record.gone) do
-    if gone.lease == lease then
+    if gone.lease == wanted then
       return gone.loss
     end
   end
 end
 
-local function tell(kind, hold, after_ms)
+-- `loss` is nothing if the lease was granted.
+local function tell(loss, hold, after)
   events[#events + 1] = {
-    kind = kind, lease = hold.lease, session = hold.session, fence = hold.fence, mode = hold.mode,
-    holder = hold.holder, after_ms = math.max(after_ms, 0),
+    loss = loss, lease = hold.lease, fence = hold.fence, mode = hold.mode, count = hold.count,
+    of = hold.of, text = hold.text, channel = hold.channel, after = math.max(after, 0),
   }
+  hold.channel = nil
 end
 
 local function bury(hold, loss)
   changed = true
   if hold ~= foreign then
     if #record.gone == MAX_GONE then
-      local forgotten = 1
-      for index, gone in ipairs(record.gone) do
-        if gone.loss == 'released' then
-          forgotten = index
-          break
-        end
-      end
-      table.remove(record.gone, forgotten)
+      -- Those given back come first.
+      table.remove(record.gone, 1)
     end
-    record.gone[#record.gone + 1] = { lease = hold.lease, loss = loss }
+    local place = #record.gone + 1
+    if loss == '"released"' then
+      place = 1
+      while record.gone[place] and record.gone[place].loss == loss do
+        place = place + 1
+      end
+    end
+    table.insert(record.gone, place, { lease = hold.lease, loss = loss })
   end
-  tell({ gone = loss }, hold, now - hold.renewed_ms)
+  tell(loss, hold, now - hold.renewed)
 end
 
 local function remove_holders(loss_of)
@@ -153,21 +159,26 @@ end
 
 local function reap()
   if not intact then
-    remove_holders(function(hold) return expires(hold) <= now and 'expired' or 'state_lost' end)
+    remove_holders(function(hold)
+      return expires(hold) <= now and '"expired"' or '"state_lost"'
+    end)
   end
   if foreign then
     record.holders[1] = foreign
   end
   remove_holders(function(hold)
-    return hold ~= foreign and expires(hold) <= now and 'expired' or nil
+    return hold ~= foreign and expires(hold) <= now and '"expired"' or nil
   end)
+  if queue_before == 0 then
+    return
+  end
   local over = {}
-  for i, lease in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', string.format('%.0f', now))) do
-    over[i] = stored_wait(lease)
+  for i, wanted in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', whole(now))) do
+    over[i] = stored_wait(wanted)
   end
   table.sort(over, before)
   for _, wait in ipairs(over) do
-    bury_wait(wait, 'expired')
+    bury_wait(wait, '"expired"')
   end
 end
 
@@ -183,33 +194,33 @@ local function next_fence()
   return fence
 end
 
-local function has_room_for(mode)
+local function has_room_for(mode, count)
   local taken = 0
   for _, hold in ipairs(record.holders) do
     if not coexist(hold.mode, mode) then
       return false
     end
-    taken = taken + permits(hold.mode)
+    taken = taken + (hold.count or 0)
   end
-  local wanted = permits(mode)
-  return wanted == 0 or taken + wanted <= (record.limit or 0)
+  return mode ~= 'permits' or taken + count <= (record.limit or 0)
 end
 
 local function grant(wait)
   local fence = record.fence
-  if wait.mode == 'exclusive' or type(wait.mode) == 'table' or fence == 0 then
+  if wait.mode == 'exclusive' or wait.mode == 'permits' or fence == 0 then
     fence = next_fence()
   end
   if not fence then
     return false
   end
   remove_wait(wait)
+  local permits = wait.mode == 'permits'
   local hold = {
-    lease = wait.lease, session = wait.session, party = wait.party, mode = wait.mode,
-    fence = fence, ttl_ms = wait.ttl_ms, renewed_ms = now, fixed = wait.fixed or nil,
-    took_over = thief == wait.lease or nil, holder = wait.holder,
+    lease = wait.lease, mode = wait.mode, count = permits and wait.count or nil,
+    of = permits and wait.of or nil, fence = fence, ttl = wait.ttl, renewed = now,
+    took_over = thief == wait.lease or nil, text = wait.text, channel = wait.channel,
   }
-  tell('granted', hold, wait.priority == FORCED and 0 or now - wait.arrived_ms)
+  tell(nil, hold, wait.priority == FORCED and 0 or now - wait.arrived)
   record.holders[#record.holders + 1] = hold
   changed = true
   return true
@@ -221,7 +232,7 @@ local function grant_upgrade(hold)
     return false
   end
   hold.mode, hold.upgrading, hold.fence = 'exclusive', nil, fence
-  tell('granted', hold, 0)
+  tell(nil, hold, 0)
   changed = true
   return true
 end
@@ -237,11 +248,11 @@ local function promote()
       if #record.holders > 1 or not grant_upgrade(upgrading) then
         return
       end
-    elseif exclusive then
+    elseif exclusive or (queue_before == 0 and not staged) then
       return
     else
       local first = head()
-      if not first or not has_room_for(first.mode) or not grant(first) then
+      if not first or not has_room_for(first.mode, first.count) or not grant(first) then
         return
       end
     end
@@ -251,23 +262,25 @@ end
 -- ---- outcomes ------------------------------------------------------------------------------
 
 local function granted(hold)
-  return { granted = { fence = hold.fence, mode = hold.mode, took_over = hold.took_over or false } }
+  return string.format('{"granted":{"fence":%.0f,"mode":%s,"took_over":%s}}', hold.fence,
+    mode_json(hold.mode, hold.count, hold.of), hold.took_over and 'true' or 'false')
 end
 
-local function gone(lease)
-  return { gone = gone_reason(lease) or 'state_lost' }
+local function gone(wanted)
+  return '{"gone":' .. (gone_reason(wanted) or '"state_lost"') .. '}'
 end
 
-local function outcome_of_waiting(lease)
-  local hold = find_hold(lease)
+-- The second result is whether the lease has to wait.
+local function outcome_of_waiting(wanted)
+  local hold = find_hold(wanted)
   if hold then
     return granted(hold)
   end
-  local wait = stored_wait(lease)
+  local wait = stored_wait(wanted)
   if wait then
-    return { queued = { ahead = redis.call('ZRANK', KEYS[4], member(wait)) } }
+    return string.format('{"queued":{"ahead":%.0f}}', call('ZRANK', KEYS[4], member(wait))), true
   end
-  return gone(lease)
+  return gone(wanted)
 end
 
 -- ---- commands ------------------------------------------------------------------------------
@@ -275,45 +288,40 @@ end
 local function set_limit(of)
   record.limit = of
   changed = true
-  for _, found in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+  for _, found in ipairs(call('ZRANGE', KEYS[4], 0, -1)) do
     local wait = stored_wait(string.sub(found, 18))
-    if permits(wait.mode) > of then
-      bury_wait(wait, 'limit_lowered')
+    if wait.mode == 'permits' and wait.count > of then
+      bury_wait(wait, '"limit_lowered"')
     end
   end
 end
 
 -- Whether the request can be served at all; else why not.
 local function admit(acquire)
-  if acquire.queue and waiting_count() >= acquire.max_waiters then
-    return 'queue_full'
-  end
-  if type(acquire.mode) ~= 'table' then
+  if acquire.queue and waiting_count() >= acquire.most then
+    return '"queue_full"'
+  elseif acquire.mode ~= 'permits' then
     return nil
-  end
-  local count, of = acquire.mode.permits.count, acquire.mode.permits.of
-  if count == 0 or count > of then
-    return 'bad_permits'
-  elseif record.limit and record.limit ~= of and not acquire.resize then
-    return { limit_mismatch = record.limit }
-  elseif record.limit ~= of then
-    set_limit(of)
+  elseif acquire.count == 0 or acquire.count > acquire.of then
+    return '"bad_permits"'
+  elseif record.limit and record.limit ~= acquire.of and not acquire.resize then
+    return string.format('{"limit_mismatch":%.0f}', record.limit)
+  elseif record.limit ~= acquire.of then
+    set_limit(acquire.of)
   end
 end
 
 local function may_go(hold, steal)
   if steal == 'force' then
     return true
-  elseif steal.overdue then
-    local patience = hold.fixed and hold.ttl_ms or math.floor(hold.ttl_ms / 3) * 2
-    return now - hold.renewed_ms >= math.max(steal.overdue, patience)
   end
-  return steal.seen == record.version
+  local patience = is_fixed(hold.text) and hold.ttl or math.floor(hold.ttl / 3) * 2
+  return now - hold.renewed >= math.max(tonumber(steal), patience)
 end
 
 local function push_aside(acquire)
   local steal = acquire.steal
-  if not steal then
+  if steal == 'no' then
     return
   end
   local function in_the_way(hold)
@@ -325,9 +333,10 @@ local function push_aside(acquire)
     end
   end
   local told = #events
-  local stolen = { stolen = { by = acquire.holder.worker_id, forced = steal == 'force' } }
+  local stolen = string.format('{"stolen":{"by":%s,"forced":%s}}', acquire.by,
+    steal == 'force' and 'true' or 'false')
   remove_holders(function(hold) return in_the_way(hold) and stolen or nil end)
-  while not has_room_for(acquire.mode) do
+  while not has_room_for(acquire.mode, acquire.count) do
     local oldest
     for _, hold in ipairs(record.holders) do
       if may_go(hold, steal) and (not oldest or hold.fence < oldest) then
@@ -347,10 +356,9 @@ end
 local function enqueue(acquire)
   local forced = acquire.steal == 'force'
   staged = {
-    lease = acquire.lease, session = acquire.session, party = acquire.party, mode = acquire.mode,
-    ttl_ms = acquire.ttl_ms, renewed_ms = now, arrived_ms = forced and 0 or now,
-    priority = forced and FORCED or acquire.priority, ticket = record.tickets,
-    fixed = acquire.fixed or nil, holder = acquire.holder,
+    lease = acquire.lease, mode = acquire.mode, count = acquire.count, of = acquire.of,
+    ttl = acquire.ttl, renewed = now, arrived = forced and 0 or now,
+    priority = forced and FORCED or acquire.priority, ticket = record.tickets, text = acquire.text,
   }
   record.tickets = record.tickets + 1
   changed = true
@@ -358,24 +366,25 @@ end
 
 local commands = {}
 
-function commands.acquire(acquire)
-  if find_hold(acquire.lease) then
+function commands.acquire()
+  local acquire = wishes
+  if find_hold(lease) then
     promote()
-    return outcome_of_waiting(acquire.lease)
+    return outcome_of_waiting(lease)
   end
-  local waits = stored_wait(acquire.lease)
+  local waits = stored_wait(lease)
   if not waits then
-    local loss = gone_reason(acquire.lease)
+    local loss = gone_reason(lease)
     local refusal = not loss and admit(acquire)
     if loss or refusal then
       promote()
-      return loss and { gone = loss } or { refused = refusal }
+      return loss and '{"gone":' .. loss .. '}' or '{"refused":' .. refusal .. '}'
     end
   end
   push_aside(acquire)
   if waits then
     promote()
-    return outcome_of_waiting(acquire.lease)
+    return outcome_of_waiting(lease)
   end
   local changed_before, told = changed, #events
   enqueue(acquire)
@@ -385,150 +394,183 @@ function commands.acquire(acquire)
     staged = nil
     record.tickets = record.tickets - 1
     changed = changed_before or #events > told
-    return 'held'
+    return '"held"', true
   elseif staged then
     local wait = staged
-    staged = nil
+    staged, wait.channel = nil, acquire.channel
     write_wait(wait)
   end
-  return outcome_of_waiting(acquire.lease)
+  return outcome_of_waiting(lease)
 end
 
-function commands.renew(renew)
-  local hold, wait = find_hold(renew.lease), nil
+commands.take = commands.acquire
+
+function commands.renew()
+  local ttl, session = tonumber(ARGV[4]), ARGV[5]
+  local hold, wait = find_hold(lease), nil
   if hold then
-    hold.renewed_ms, hold.ttl_ms = now, renew.ttl_ms
-    if renew.rebind ~= nil then
-      hold.session = renew.rebind or nil
-      hold.fixed = not renew.rebind or nil
-      hold.party = renew.rebind and hold.party or renew.lease
+    hold.renewed, hold.ttl = now, ttl
+    if session == '-' then
+      hold.text = string.rep('-', 32) .. lease .. '1' .. string.sub(hold.text, 66)
+    elseif session then
+      hold.text = session .. string.sub(hold.text, 33, 64) .. '0' .. string.sub(hold.text, 66)
     end
     changed = true
   else
-    wait = stored_wait(renew.lease)
+    wait = stored_wait(lease)
   end
   if wait then
-    wait.renewed_ms = now
-    redis.call('HSET', KEYS[3], wait.lease, encode(wait))
-    redis.call('ZADD', KEYS[5], string.format('%.0f', expires(wait)), wait.lease)
+    wait.renewed = now
+    write_wait(wait)
     changed = true
   end
   promote()
-  return outcome_of_waiting(renew.lease)
+  return outcome_of_waiting(lease)
 end
 
-function commands.convert(convert)
-  local hold = find_hold(convert.lease)
+commands.keep = commands.renew
+
+function commands.convert()
+  local hold = find_hold(lease)
   if not hold then
     promote()
-    return gone(convert.lease)
+    return gone(lease)
   end
-  local from, to, alone, outcome = hold.mode, convert.to, #record.holders == 1, nil
-  if from == to and type(to) ~= 'table' then
+  local from, to, alone, outcome, wait = hold.mode, ARGV[4], #record.holders == 1, nil, false
+  if from == to and to ~= 'permits' then
     outcome = nil
   elseif (from == 'exclusive' and (to == 'upgradable' or to == 'shared'))
     or (from == 'upgradable' and to == 'shared') then
     hold.mode, hold.upgrading, changed = to, nil, true
-  elseif from == 'upgradable' and to == 'exclusive' and (convert.queue or alone) then
+  elseif from == 'upgradable' and to == 'exclusive' and (ARGV[5] == '1' or alone) then
     changed = changed or not hold.upgrading
     hold.upgrading = true
   elseif from == 'shared' and to == 'exclusive' and alone then
     hold.upgrading, changed = true, true
   elseif (from == 'upgradable' or from == 'shared') and to == 'exclusive' then
-    outcome = 'held'
+    outcome, wait = '"held"', true
   else
-    outcome = { refused = { bad_conversion = from } }
+    outcome = '{"refused":{"bad_conversion":' .. mode_json(from, hold.count, hold.of) .. '}}'
   end
   promote()
   if outcome then
-    return outcome
+    return outcome, wait
   elseif hold.upgrading then
-    redis.call('HSET', KEYS[3], 'c' .. hold.lease, ARGV[3])
-    redis.call('PEXPIREAT', KEYS[3], string.format('%.0f', expires(hold) + KEEP_FREE_MS))
-    return { queued = { ahead = 0 } }
+    changed = changed or hold.channel ~= ARGV[6]
+    hold.channel = ARGV[6]
+    return '{"queued":{"ahead":0}}', true
   end
   return granted(hold)
 end
 
-function commands.release(release)
+function commands.release()
   local freed = false
   remove_holders(function(hold)
-    freed = freed or hold.lease == release.lease
-    return hold.lease == release.lease and 'released' or nil
+    freed = freed or hold.lease == lease
+    return hold.lease == lease and '"released"' or nil
   end)
-  local wait = stored_wait(release.lease)
+  local wait = stored_wait(lease)
   if wait then
-    bury_wait(wait, 'released')
+    bury_wait(wait, '"released"')
     freed = true
   end
   promote()
-  return freed and 'done' or gone(release.lease)
+  return freed and '"done"' or gone(lease)
 end
 
-function commands.withdraw(withdraw)
-  local wait = stored_wait(withdraw.lease)
+function commands.withdraw()
+  local wait = stored_wait(lease)
   if wait then
-    bury_wait(wait, 'released')
+    bury_wait(wait, '"released"')
   end
-  local hold = find_hold(withdraw.lease)
+  local hold = find_hold(lease)
   if hold and hold.upgrading then
-    hold.upgrading, changed = nil, true
+    hold.upgrading, hold.channel, changed = nil, nil, true
   end
   promote()
-  return 'done'
+  return '"done"'
 end
 
-function commands.evict(evict)
+function commands.evict()
   local broken = {}
-  local loss = { broken = { by = evict.by, reason = evict.reason, fence = evict.fence } }
+  local fence = tonumber(ARGV[4])
   remove_holders(function(hold)
-    if hold.fence == evict.fence then
-      broken[#broken + 1] = hold.holder
-      return loss
+    if hold.fence == fence then
+      broken[#broken + 1] = string.sub(hold.text, 66)
+      return ARGV[5]
     end
   end)
   promote()
-  return { evicted = broken }
+  return '{"evicted":[' .. table.concat(broken, ',') .. ']}'
 end
 
 function commands.reap()
   promote()
-  return 'done'
+  return '"done"'
 end
 
 -- ---- write ---------------------------------------------------------------------------------
 
 -- An unused semaphore may come back with another number of permits.
-local function forget_limit()
+local function forget_limit(waiting)
   for _, hold in ipairs(record.holders) do
-    if permits(hold.mode) > 0 then
+    if hold.mode == 'permits' then
       return
     end
   end
-  for place = 0, waiting_count() - 1 do
-    if permits(stored_at(place).mode) > 0 then
+  for place = 0, waiting - 1 do
+    if stored_at(place).mode == 'permits' then
       return
     end
   end
   record.limit = nil
 end
 
-local function record_text()
-  return string.format(
-    '{"format":1,"record":{"version":%.0f,"fence":%.0f,"tickets":%.0f,%s"holders":%s,"waiters":[],'
-      .. '"gone":%s}}',
-    record.version, record.fence, record.tickets,
-    record.limit and string.format('"limit":%.0f,', record.limit) or '',
-    encode_list(record.holders), encode_list(record.gone)
-  )
+local function write_record(waiting, keep)
+  local given_back, recent, others, fields = '', '', {}, {}
+  local place = 0
+  for _, gone in ipairs(record.gone) do
+    if gone.loss == '"released"' then
+      fields[#fields + 1] = 'g' .. place
+      fields[#fields + 1] = gone.lease
+      given_back = given_back .. string.sub(gone.lease, -8)
+      place = place + 1
+    else
+      recent = recent .. string.sub(gone.lease, -8)
+      others[#others + 1] = gone.lease
+      others[#others + 1] = gone.loss
+    end
+  end
+  recent = recent .. given_back
+  local first, kind = record.holders[1], FREE
+  if #record.holders == 1 and first.mode == 'exclusive' and not first.took_over
+    and first.fence == record.fence and not record.limit then
+    kind = ONE
+    fields[#fields + 1] = 'h'
+    fields[#fields + 1] = first.text
+  elseif first or record.limit then
+    kind = MANY
+    fields[#fields + 1] = 'x'
+    fields[#fields + 1] = cmsgpack.pack({ holders = record.holders, limit = record.limit })
+  end
+  if #others > 0 then
+    fields[#fields + 1] = 'o'
+    fields[#fields + 1] = cmsgpack.pack(others)
+  end
+  local one = kind == ONE and first or { lease = NOBODY, renewed = 0, ttl = 0 }
+  local numbers = struct.pack(NUMBERS, FORMAT, record.fence, record.tickets, keep, one.renewed, one.ttl,
+    kind, record.listed, #others / 2, place % 8, waiting, one.lease, #recent, recent)
+  call('DEL', KEYS[2])
+  call('HSET', KEYS[2], 'n', numbers, unpack(fields))
+  call('PEXPIREAT', KEYS[2], whole(keep))
 end
 
 local function write_plain(foreign_stays)
   local value, last = mirror(record.holders)
   if value then
-    redis.call('SET', KEYS[1], value, 'PXAT', string.format('%.0f', last))
+    call('SET', KEYS[1], value, 'PXAT', whole(last))
   elseif plain and not foreign_stays then
-    redis.call('DEL', KEYS[1])
+    call('DEL', KEYS[1])
   end
   return last
 end
@@ -539,73 +581,69 @@ local function write()
   if foreign_stays then
     record.holders = {}
   end
-  record.version = record.version + 1
+  local waiting = waiting_count()
   if record.limit then
-    forget_limit()
+    forget_limit(waiting)
   end
   local last = math.max(write_plain(foreign_stays), now)
-  local patient = redis.call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
-  if patient then
-    last = math.max(last, tonumber(patient))
+  if waiting > 0 then
+    last = math.max(last, tonumber(call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]))
   end
-  local keep = string.format('%.0f', last + KEEP_FREE_MS)
-  text = record_text()
-  redis.call('SET', KEYS[2], text, 'PXAT', keep)
-  for key = 3, 5 do
-    redis.call('PEXPIREAT', KEYS[key], keep)
+  -- Twice as long as needed, so that the shortcuts need not set it each time.
+  local keep = last + 2 * DAY
+  if waiting > 0 then
+    for key = 3, 5 do
+      call('PEXPIREAT', KEYS[key], whole(keep))
+    end
   end
-  local used = #record.holders > 0 or patient
-  if used and not used_before then
-    redis.call('ZADD', KEYS[6], 0, ARGV[2])
-  elseif not used and used_before then
-    redis.call('ZREM', KEYS[6], ARGV[2])
+  local used = #record.holders > 0 or waiting > 0
+  if KEYS[7] and used and record.listed == 0 then
+    call('ZADD', KEYS[7], '0', name)
+    record.listed = 1
+  elseif KEYS[7] and not used and record.listed == 1 then
+    call('ZREM', KEYS[7], name)
+    record.listed = 0
   end
+  write_record(waiting, keep)
   record.holders = shown
 end
 
 -- Wakes those to whom something happened, and writes the trail.
 local function publish()
   for _, event in ipairs(events) do
-    local field = 'c' .. event.lease
-    local channel = redis.call('HGET', KEYS[3], field)
-    if channel then
-      redis.call('PUBLISH', channel, string.format('%s:%.0f', event.lease, event.fence))
-      redis.call('HDEL', KEYS[3], field)
+    if event.channel then
+      local fence = event.loss and '0' or whole(event.fence)
+      call('PUBLISH', event.channel, event.lease .. ':' .. fence)
     end
     if event.fence > 0 then
-      local place = string.format('%.0f-0', redis.call('INCR', KEYS[8]))
-      redis.call('XADD', KEYS[7], 'MAXLEN', '=', TRAIL_LENGTH, place,
-        'at', string.format('%.0f', now), 'name', ARGV[2], 'event', encode(event))
+      call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', event.lease, 'f', event.fence,
+        'k', event.loss or '+', 'a', event.after, 'm', mode_json(event.mode, event.count, event.of),
+        'h', event.text)
     end
   end
 end
 
-if command['do'] ~= 'acquire' then
+if command ~= 'take' and command ~= 'acquire' then
   -- The first write of a script may be refused when memory is full; one that only removes never
   -- is, and then the others pass too: who gives a lock back must not be refused.
-  redis.call('HDEL', KEYS[3], '-')
+  call('HDEL', KEYS[3], '-')
 end
 reap()
-local outcome = commands[command['do']](command)
-if exhausted and type(outcome) == 'table' and outcome.queued or exhausted and outcome == 'held' then
-  outcome = { refused = 'fence_exhausted' }
+local outcome, waits = commands[command]()
+if exhausted and waits then
+  outcome, waits = '{"refused":"fence_exhausted"}', false
+end
+if command == 'reap' and KEYS[7] and #record.holders == 0 and waiting_count() == 0 then
+  -- It is on the list because it was used often, or ended without anybody who took it off.
+  changed = changed or record.listed == 1
+  call('ZREM', KEYS[7], name)
 end
 if changed then
   write()
 end
 publish()
-if command['do'] == 'reap' and #record.holders == 0 and waiting_count() == 0 then
-  redis.call('ZREM', KEYS[6], ARGV[2])
+if not waits then
+  return answer(outcome)
 end
-
-local written
-if type(outcome) == 'table' and outcome.evicted then
-  written = '{"evicted":' .. encode_list(outcome.evicted) .. '}'
-else
-  written = encode(outcome)
-end
-if outcome == 'held' or type(outcome) == 'table' and outcome.queued then
-  return string.format('{"now_us":%.0f,"outcome":%s,"waiting":%.0f,"holders":%s}', now_us, written,
-    waiting_count(), encode_list(record.holders))
-end
-return answer(written)
+return string.format('{"now_us":%.0f,"outcome":%s,"waiting":%.0f,"holders":%s}', now_us, outcome,
+  waiting_count(), list_json(record.holders, hold_json))

@@ -1,14 +1,26 @@
+
 -- Looks at one lock and changes nothing.
 
+local function wait_json(wait)
+  return common_json(wait) .. ',"arrived_ms":' .. whole(wait.arrived) .. ',"priority":'
+    .. whole(wait.priority) .. ',"ticket":' .. whole(wait.ticket) .. '}'
+end
+
+local function gone_json(gone)
+  return '{"lease":"' .. gone.lease .. '","loss":' .. gone.loss .. '}'
+end
+
 local waiters = {}
-for i, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
-  waiters[i] = redis.call('HGET', KEYS[3], string.sub(member, 18))
+for i, member in ipairs(call('ZRANGE', KEYS[4], 0, -1)) do
+  waiters[i] = stored_wait(string.sub(member, 18))
 end
 if not intact then
   record.holders = {}
 end
 return string.format(
-  '{"now_us":%.0f,"fence":%.0f,"limit":%s,"holders":%s,"waiters":[%s],"foreign":%s}',
-  now_us, record.fence, record.limit and encode(record.limit) or 'null',
-  encode_list(record.holders), table.concat(waiters, ','), foreign and encode(foreign) or 'null'
+  '{"now_us":%.0f,"foreign":%s,"record":{"version":0,"fence":%.0f,"tickets":%.0f,%s"holders":%s,'
+    .. '"waiters":%s,"gone":%s}}',
+  now_us, foreign and hold_json(foreign) or 'null', record.fence, record.tickets,
+  record.limit and string.format('"limit":%.0f,', record.limit) or '',
+  list_json(record.holders, hold_json), list_json(waiters, wait_json), list_json(record.gone, gone_json)
 )

@@ -1,0 +1,40 @@
+-- The beginning of every script: what the arguments are, how a record is written, the clock.
+--
+-- KEYS  1 the plain key    2 the record, a hash    3 the waiters by lease
+--       4 the queue, by virtual arrival    5 the waiters by the end of their patience
+--       6 the trail    7 the names in use; not in a Cluster, where they are in another slot
+-- ARGV  1 the command    2 the lock's name    3 the lease
+--       acquire, take    4 the TTL    5 not after    6 the holder    7 other wishes    8 the channel
+--       renew, keep      4 the TTL    5 the new session, '-' for none
+--       convert          4 the mode    5 whether to wait    6 the channel
+--       evict            4 the fence    5 the loss, as JSON
+--
+-- A holder is written as its session, its party, whether its lease is fixed, and JSON that nobody
+-- here looks into. A session that is none is written as 32 dashes.
+--
+-- The field 'n' of the record has its numbers. A record is FREE; or of ONE exclusive holder, who is
+-- in 'h'; or of MANY, whose holders are in 'x', as are all that are in any way special. The leases
+-- that were given back last are in a ring, 'g0' to 'g7', those that were lost in another way in 'o';
+-- 'n' has the last eight digits of all of them, first of the latter, to see at a glance that a
+-- lease is none of them.
+
+local call = redis.call
+-- The format, fence, tickets, kept until, renewed, TTL; the kind, whether it is listed, how many
+-- are in 'o', the next place in the ring, how many wait; the lease, the ends of those gone.
+local NUMBERS = '<BdddddBBBBHc32Bc0'
+local FORMAT, SHORTEST = 1, 80
+local FREE, ONE, MANY = 0, 1, 2
+local MAX_GONE = 8
+local NOBODY = string.rep('0', 32)
+local DAY = 24 * 3600000
+-- How many entries the trail has: the nearest below 10,000 that needs no exact trimming.
+local TRAIL = '9900'
+
+local command, name, lease = ARGV[1], ARGV[2], ARGV[3]
+local now_us, now
+
+local function read_clock()
+  local time = call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+  now = (now_us - now_us % 1000) / 1000
+end
