@@ -1,0 +1,9 @@
+//! Leases in rows: [`PostgresStore`].
+
+#[cfg(test)]
+mod differential;
+mod statements;
+mod store;
+mod trail;
+
+pub use store::PostgresStore;

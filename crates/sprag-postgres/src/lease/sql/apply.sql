@@ -1,0 +1,228 @@
+-- One command on one lock, in one statement: reap, command, promote, write.
+
+-- The way of most requests: one exclusive holder at most, nobody waits, nothing is over. Reads
+-- without a lock, and writes only if the version is still the one it has read. Null if that is not
+-- enough.
+CREATE FUNCTION sprag.quick(ns text, lock text, command jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  l sprag.lock;
+  us bigint;
+  ms bigint;
+  asked text := command ->> 'lease';
+  hold jsonb;
+  wait jsonb;
+BEGIN
+  SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
+  us := sprag.now_us();
+  ms := us / 1000;
+  IF command ->> 'do' = 'acquire' THEN
+    IF ms > (command ->> 'not_after_ms')::bigint THEN
+      RETURN sprag.answer(us, '{"refused": "late"}');
+    ELSIF l.space IS NULL OR (l.holders = '[]' AND l.waiting = 0
+      AND sprag.gone_reason(l.gone, asked) IS NULL) THEN
+      RETURN sprag.quick_grant(l, ns, lock, command, us);
+    ELSIF command ? 'steal' OR (l.waiting > 0 AND l.patience_ms <= ms)
+      OR EXISTS (SELECT FROM jsonb_array_elements(l.holders) AS all_of(one)
+        WHERE sprag.expires_of(one) <= ms) THEN
+      RETURN NULL;
+    END IF;
+    hold := sprag.hold_of(l.holders, asked);
+    IF hold IS NOT NULL THEN
+      RETURN sprag.answer(us, sprag.granted(hold));
+    ELSIF l.waiting > 0 THEN
+      wait := sprag.stored_wait(ns, lock, asked);
+    END IF;
+    IF wait IS NOT NULL THEN
+      RETURN sprag.answer(us, jsonb_build_object('queued',
+          jsonb_build_object('ahead', sprag.ahead_of(ns, lock, wait))))
+        || jsonb_build_object('waiting', l.waiting, 'holders', l.holders);
+    ELSIF NOT (command ->> 'queue')::boolean AND l.holders @> '[{"mode": "exclusive"}]'
+      AND jsonb_typeof(command -> 'mode') <> 'object'
+      AND sprag.gone_reason(l.gone, asked) IS NULL THEN
+      RETURN sprag.answer(us, '"held"')
+        || jsonb_build_object('waiting', l.waiting, 'holders', l.holders);
+    END IF;
+  ELSIF command ->> 'do' = 'release' AND l.waiting = 0 AND jsonb_array_length(l.holders) = 1 THEN
+    hold := l.holders -> 0;
+    IF hold ->> 'lease' = asked AND sprag.expires_of(hold) > ms THEN
+      UPDATE sprag.lock AS k
+        SET version = k.version + 1, permits = NULL, holders = '[]', upgrader = NULL,
+          gone = sprag.remember(k.gone, asked, '"released"')
+        WHERE k.space = ns AND k.name = lock AND k.version = l.version;
+      IF FOUND THEN
+        PERFORM sprag.tell(ns, lock, ms, jsonb_build_array(sprag.event('{"gone": "released"}', hold,
+          ms - (hold ->> 'renewed_ms')::bigint)));
+        PERFORM sprag.durable(false);
+        RETURN sprag.answer(us, '"done"');
+      END IF;
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION sprag.quick_grant(l sprag.lock, ns text, lock text, command jsonb, us bigint)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  ms bigint := us / 1000;
+  new_fence bigint := greatest(coalesce(l.fence, 0) + 1, us);
+  hold jsonb;
+BEGIN
+  IF command -> 'mode' <> '"exclusive"' OR new_fence > 9007199254740991 THEN
+    RETURN NULL;
+  END IF;
+  hold := jsonb_build_object('lease', command -> 'lease', 'party', command -> 'party',
+    'mode', 'exclusive', 'fence', new_fence, 'ttl_ms', command -> 'ttl_ms', 'renewed_ms', ms,
+    'holder', command -> 'holder');
+  IF command ? 'session' THEN
+    hold := hold || jsonb_build_object('session', command -> 'session');
+  END IF;
+  IF (command ->> 'fixed')::boolean THEN
+    hold := hold || '{"fixed": true}';
+  END IF;
+  IF l.space IS NULL THEN
+    INSERT INTO sprag.lock (space, name, version, fence, tickets, holders)
+      VALUES (ns, lock, 1, new_fence, 1, jsonb_build_array(hold)) ON CONFLICT DO NOTHING;
+  ELSE
+    UPDATE sprag.lock AS k
+      SET version = k.version + 1, fence = new_fence, tickets = k.tickets + 1,
+        permits = NULL, holders = jsonb_build_array(hold)
+      WHERE k.space = ns AND k.name = lock AND k.version = l.version;
+  END IF;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  PERFORM sprag.tell(ns, lock, ms, jsonb_build_array(sprag.event('"granted"', hold, 0)));
+  PERFORM sprag.durable(true);
+  RETURN sprag.answer(us, sprag.granted(hold));
+END $$;
+
+-- Reads the record and keeps everybody else away from it until the end of the statement. The clock
+-- is read when it is ours: who had to wait for it must not decide by an older time.
+CREATE FUNCTION sprag.begin_step(ns text, lock text, channel text, make boolean) RETURNS sprag.step
+LANGUAGE plpgsql AS $$
+DECLARE
+  l sprag.lock;
+  us bigint;
+BEGIN
+  SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock FOR UPDATE;
+  IF NOT FOUND AND make THEN
+    INSERT INTO sprag.lock (space, name) VALUES (ns, lock) ON CONFLICT DO NOTHING;
+    SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock FOR UPDATE;
+  END IF;
+  us := sprag.now_us();
+  RETURN ROW(ns, lock, channel, us, us / 1000,
+    coalesce(l.version, 0), coalesce(l.fence, 0), coalesce(l.tickets, 0), l.permits,
+    coalesce(l.holders, '[]'), coalesce(l.gone, '[]'), l.upgrader, coalesce(l.waiting, 0),
+    coalesce(l.patience_ms, 0), false, false, NULL, NULL, '[]', NULL, NULL)::sprag.step;
+END $$;
+
+CREATE FUNCTION sprag.end_step(s sprag.step, renews boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF s.changed THEN
+    -- An unused semaphore may come back with another number of permits.
+    IF s.permits IS NOT NULL AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements(s.holders) AS all_of(one)
+        WHERE sprag.permits_of(one -> 'mode') > 0
+      UNION ALL SELECT FROM sprag.waiter AS w
+        WHERE w.space = s.ns AND w.name = s.lock AND w.permits > 0) THEN
+      s.permits := NULL;
+    END IF;
+    UPDATE sprag.lock AS k
+      SET version = s.version + 1, fence = s.fence, tickets = s.tickets, permits = s.permits,
+        holders = s.holders, gone = s.gone, upgrader = s.upgrader, waiting = s.waiting,
+        patience_ms = s.patience_ms
+      WHERE k.space = s.ns AND k.name = s.lock;
+    IF s.events <> '[]' THEN
+      PERFORM sprag.tell(s.ns, s.lock, s.now_ms, s.events);
+    END IF;
+  END IF;
+  PERFORM sprag.durable(renews OR s.events @> '[{"kind": "granted"}]');
+END $$;
+
+CREATE FUNCTION sprag.run(ns text, lock text, command jsonb, channel text) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  s sprag.step;
+  what text := command ->> 'do';
+BEGIN
+  s := sprag.begin_step(ns, lock, channel, what = 'acquire');
+  IF s.now_ms > (command ->> 'not_after_ms')::bigint THEN
+    RETURN sprag.answer(s.now_us, '{"refused": "late"}');
+  END IF;
+  s := sprag.reap(s);
+  CASE what
+    WHEN 'acquire' THEN s := sprag.do_acquire(s, command);
+    WHEN 'renew' THEN s := sprag.do_renew(s, command);
+    WHEN 'convert' THEN s := sprag.do_convert(s, command);
+    WHEN 'release' THEN s := sprag.do_release(s, command);
+    WHEN 'withdraw' THEN s := sprag.do_withdraw(s, command);
+    WHEN 'evict' THEN s := sprag.do_evict(s, command);
+    WHEN 'reap' THEN
+      s := sprag.promote(s);
+      s.outcome := '"done"';
+  END CASE;
+  IF s.exhausted AND (s.outcome = '"held"' OR s.outcome ? 'queued') THEN
+    s.outcome := '{"refused": "fence_exhausted"}';
+  END IF;
+  PERFORM sprag.end_step(s, what IN ('acquire', 'renew', 'convert'));
+  IF s.outcome = '"held"' OR s.outcome ? 'queued' THEN
+    RETURN sprag.answer(s.now_us, s.outcome)
+      || jsonb_build_object('waiting', s.waiting, 'holders', s.holders);
+  END IF;
+  RETURN sprag.answer(s.now_us, s.outcome);
+END $$;
+
+-- What a client calls; the number is the schema's, so that no client calls another than its own.
+CREATE FUNCTION sprag.apply_v1(ns text, lock text, command jsonb, channel text) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN coalesce(sprag.quick(ns, lock, command), sprag.run(ns, lock, command, channel));
+END $$;
+
+-- Many renewals in one statement. All rows are locked first, in the order of their names, so that
+-- no two batches wait for each other.
+CREATE FUNCTION sprag.renew_v1(ns text, locks text[], commands jsonb, channel text) RETURNS jsonb[]
+LANGUAGE plpgsql AS $$
+DECLARE
+  us bigint;
+  answers jsonb[] := array_fill(NULL::jsonb, ARRAY[cardinality(locks)]);
+  renewed record;
+BEGIN
+  PERFORM FROM sprag.lock AS k WHERE k.space = ns AND k.name = ANY(locks) ORDER BY k.name FOR UPDATE;
+  us := sprag.now_us();
+  FOR renewed IN
+    UPDATE sprag.lock AS k
+      SET version = k.version + 1, permits = NULL, holders = jsonb_build_array(k.holders -> 0
+        || jsonb_build_object('renewed_ms', us / 1000, 'ttl_ms', command -> 'ttl_ms'))
+      FROM unnest(locks) WITH ORDINALITY AS named(lock, place),
+        LATERAL (SELECT commands -> (place::int - 1) AS command) AS asked
+      WHERE k.space = ns AND k.name = lock AND k.waiting = 0
+        AND jsonb_array_length(k.holders) = 1 AND k.holders -> 0 -> 'lease' = command -> 'lease'
+        AND k.holders -> 0 -> 'mode' = '"exclusive"'
+        AND sprag.expires_of(k.holders -> 0) > us / 1000 AND NOT command ? 'rebind'
+      RETURNING place, k.holders -> 0 AS hold
+  LOOP
+    answers[renewed.place] := sprag.answer(us, sprag.granted(renewed.hold));
+  END LOOP;
+  FOR place IN 1 .. cardinality(locks) LOOP
+    IF answers[place] IS NULL THEN
+      answers[place] := sprag.run(ns, locks[place], commands -> (place - 1), channel);
+    END IF;
+  END LOOP;
+  PERFORM sprag.durable(true);
+  RETURN answers;
+END $$;
+
+-- Adds to the trail what only a client knows.
+CREATE FUNCTION sprag.note_v1(ns text, entries jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE last bigint;
+BEGIN
+  WITH written AS (
+    INSERT INTO sprag.trail (space, name, at_ms, entry)
+      SELECT ns, one ->> 'name', (one ->> 'at_unix_ms')::bigint, one
+        FROM jsonb_array_elements(entries) WITH ORDINALITY AS all_of(one, place) ORDER BY place
+      RETURNING sequence
+  ) SELECT max(sequence) INTO last FROM written;
+  PERFORM sprag.forget_trail(last);
+  PERFORM sprag.durable(false);
+END $$;

@@ -1,0 +1,200 @@
+-- One application of a command, half-way: the record, and what has happened to it so far.
+CREATE TYPE sprag.step AS (
+  ns text, lock text, channel text, now_us bigint, now_ms bigint,
+  version bigint, fence bigint, tickets bigint, permits bigint, holders jsonb, gone jsonb,
+  upgrader text, waiting int, patience_ms bigint,
+  changed boolean,
+  -- No fence was left for a grant that was due.
+  exhausted boolean,
+  -- Who pushed somebody aside.
+  thief text,
+  -- A waiter that is in no row yet.
+  staged jsonb,
+  events jsonb,
+  -- Where the waiter is woken that was taken out of the queue last.
+  woken_at text,
+  outcome jsonb
+);
+
+CREATE FUNCTION sprag.wake(channel text, lease text, fence bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  -- Only if somebody waits there: a notification takes a lock of the whole server.
+  IF channel IS NOT NULL THEN
+    PERFORM pg_notify(channel, lease || ':' || fence);
+  END IF;
+END $$;
+
+CREATE FUNCTION sprag.bury(INOUT s sprag.step, hold jsonb, loss jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+  s.changed := true;
+  s.gone := sprag.remember(s.gone, hold ->> 'lease', loss);
+  s.events := s.events || sprag.event(jsonb_build_object('gone', loss), hold,
+    s.now_ms - (hold ->> 'renewed_ms')::bigint);
+  IF (hold ->> 'upgrading')::boolean AND s.upgrader IS NOT NULL THEN
+    PERFORM sprag.wake(s.upgrader, hold ->> 'lease', 0);
+    s.upgrader := NULL;
+  END IF;
+END $$;
+
+-- Takes out the holders for whom there is a loss; `losses` has one or null for each.
+CREATE FUNCTION sprag.remove_holders(INOUT s sprag.step, losses jsonb) LANGUAGE plpgsql AS $$
+DECLARE
+  before jsonb := s.holders;
+BEGIN
+  s.holders := '[]';
+  FOR place IN 0 .. jsonb_array_length(before) - 1 LOOP
+    IF losses -> place = 'null' THEN
+      s.holders := s.holders || (before -> place);
+    ELSE
+      s := sprag.bury(s, before -> place, losses -> place);
+    END IF;
+  END LOOP;
+END $$;
+
+-- Takes a waiter out of the queue.
+CREATE FUNCTION sprag.remove_wait(INOUT s sprag.step, wait jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+  s.woken_at := NULL;
+  IF s.staged ->> 'lease' = wait ->> 'lease' THEN
+    s.staged := NULL;
+    RETURN;
+  END IF;
+  DELETE FROM sprag.waiter AS w
+    WHERE w.space = s.ns AND w.name = s.lock AND w.lease = wait ->> 'lease'
+    RETURNING w.channel INTO s.woken_at;
+  s.waiting := s.waiting - 1;
+END $$;
+
+CREATE FUNCTION sprag.bury_wait(INOUT s sprag.step, wait jsonb, loss jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+  s := sprag.remove_wait(s, wait);
+  s := sprag.bury(s, wait, loss);
+  IF loss <> '"released"' THEN
+    PERFORM sprag.wake(s.woken_at, wait ->> 'lease', 0);
+  END IF;
+END $$;
+
+-- Takes out the holders and waiters whose time is over.
+CREATE FUNCTION sprag.reap(INOUT s sprag.step) LANGUAGE plpgsql AS $$
+DECLARE
+  losses jsonb;
+  over jsonb;
+BEGIN
+  SELECT jsonb_agg(CASE WHEN sprag.expires_of(one) <= s.now_ms THEN '"expired"'::jsonb END
+      ORDER BY place) INTO losses
+    FROM jsonb_array_elements(s.holders) WITH ORDINALITY AS all_of(one, place);
+  IF losses @> '["expired"]' THEN
+    s := sprag.remove_holders(s, losses);
+  END IF;
+  IF s.waiting > 0 AND s.patience_ms <= s.now_ms THEN
+    FOR over IN
+      SELECT w.request FROM sprag.waiter AS w
+        WHERE w.space = s.ns AND w.name = s.lock AND w.expires_ms <= s.now_ms
+        ORDER BY w.arrival, w.ticket
+    LOOP
+      s := sprag.bury_wait(s, over, '"expired"');
+    END LOOP;
+    SELECT coalesce(min(w.expires_ms), 0) INTO s.patience_ms FROM sprag.waiter AS w
+      WHERE w.space = s.ns AND w.name = s.lock;
+    UPDATE sprag.lock AS k SET patience_ms = s.patience_ms
+      WHERE k.space = s.ns AND k.name = s.lock;
+  END IF;
+END $$;
+
+-- ---- promote -------------------------------------------------------------------------------
+
+CREATE FUNCTION sprag.next_fence(INOUT s sprag.step) LANGUAGE plpgsql AS $$
+BEGIN
+  s.exhausted := greatest(s.fence + 1, s.now_us) > 9007199254740991;
+  IF NOT s.exhausted THEN
+    s.fence := greatest(s.fence + 1, s.now_us);
+  END IF;
+END $$;
+
+CREATE FUNCTION sprag.has_room_for(s sprag.step, mode jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  wanted bigint := sprag.permits_of(mode);
+  fits boolean;
+  taken bigint;
+BEGIN
+  SELECT coalesce(bool_and(sprag.coexist(one -> 'mode', mode)), true),
+      coalesce(sum(sprag.permits_of(one -> 'mode')), 0)
+    INTO fits, taken FROM jsonb_array_elements(s.holders) AS all_of(one);
+  RETURN fits AND (wanted = 0 OR taken + wanted <= coalesce(s.permits, 0));
+END $$;
+
+CREATE FUNCTION sprag.head(s sprag.step) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  first jsonb;
+BEGIN
+  IF s.waiting > 0 THEN
+    SELECT w.request INTO first FROM sprag.waiter AS w WHERE w.space = s.ns AND w.name = s.lock
+      ORDER BY w.arrival, w.ticket LIMIT 1;
+  END IF;
+  IF s.staged IS NOT NULL AND (first IS NULL
+    OR (sprag.arrival_of(s.staged), (s.staged ->> 'ticket')::bigint)
+      < (sprag.arrival_of(first), (first ->> 'ticket')::bigint)) THEN
+    RETURN s.staged;
+  END IF;
+  RETURN first;
+END $$;
+
+CREATE FUNCTION sprag.grant(INOUT s sprag.step, wait jsonb) LANGUAGE plpgsql AS $$
+DECLARE
+  hold jsonb;
+  forced boolean := (wait ->> 'priority')::int = 127;
+BEGIN
+  IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0 OR s.fence = 0 THEN
+    s := sprag.next_fence(s);
+  END IF;
+  IF s.exhausted THEN
+    RETURN;
+  END IF;
+  s := sprag.remove_wait(s, wait);
+  hold := (wait - ARRAY['arrived_ms', 'priority', 'ticket'])
+    || jsonb_build_object('fence', s.fence, 'renewed_ms', s.now_ms);
+  IF s.thief = wait ->> 'lease' THEN
+    hold := hold || '{"took_over": true}';
+  END IF;
+  s.events := s.events || sprag.event('"granted"', hold,
+    CASE WHEN forced THEN 0 ELSE s.now_ms - (wait ->> 'arrived_ms')::bigint END);
+  s.holders := s.holders || hold;
+  s.changed := true;
+  PERFORM sprag.wake(s.woken_at, wait ->> 'lease', s.fence);
+END $$;
+
+CREATE FUNCTION sprag.grant_upgrade(INOUT s sprag.step, hold jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+  s := sprag.next_fence(s);
+  IF s.exhausted THEN
+    RETURN;
+  END IF;
+  hold := (hold - 'upgrading') || jsonb_build_object('mode', 'exclusive', 'fence', s.fence);
+  s.holders := sprag.with_hold(s.holders, hold);
+  s.events := s.events || sprag.event('"granted"', hold, 0);
+  s.changed := true;
+  PERFORM sprag.wake(s.upgrader, hold ->> 'lease', s.fence);
+  s.upgrader := NULL;
+END $$;
+
+-- Grants the pending upgrade, else the waiters from the front, until one has to wait on.
+CREATE FUNCTION sprag.promote(INOUT s sprag.step) LANGUAGE plpgsql AS $$
+DECLARE
+  upgrading jsonb;
+  next jsonb;
+BEGIN
+  LOOP
+    upgrading := jsonb_path_query_first(s.holders, '$[*] ? (@.upgrading == true)');
+    IF upgrading IS NOT NULL THEN
+      EXIT WHEN jsonb_array_length(s.holders) > 1;
+      s := sprag.grant_upgrade(s, upgrading);
+    ELSE
+      EXIT WHEN s.holders @> '[{"mode": "exclusive"}]';
+      next := sprag.head(s);
+      EXIT WHEN next IS NULL OR NOT sprag.has_room_for(s, next -> 'mode');
+      s := sprag.grant(s, next);
+    END IF;
+    EXIT WHEN s.exhausted;
+  END LOOP;
+END $$;

@@ -1,0 +1,309 @@
+//! [`PostgresStore`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sprag_core::audit::{AuditEntry, AuditQuery};
+use sprag_core::clock::{BootClock, Clock};
+use sprag_core::diagnosis::Finding;
+use sprag_core::entropy::OsEntropy;
+use sprag_core::mailbox::Mailboxes;
+use sprag_core::record::wire::{self, Answer};
+use sprag_core::record::{Command, Outcome};
+use sprag_core::store::{
+    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
+    Request,
+};
+use sprag_core::{
+    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
+    Store,
+};
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::statements::{APPLY, LIST, LOOK, Looked, PREPARED, RENEW};
+use super::trail;
+use crate::config::PostgresConfig;
+use crate::diagnose;
+use crate::error::{STORE, error, strange_answer};
+use crate::link::{Call, Link, Server};
+
+/// How many locks a page of [`Store::list`] has by default, and at most.
+const PAGE: usize = 1000;
+
+/// Locks in rows of a PostgreSQL database.
+///
+/// Each is a session of its own, with at most two connections: one for statements, one on which it
+/// is woken once it had to wait. Through a connection pool nobody is woken, and waiters ask.
+///
+/// # Guarantees
+///
+/// L3 on one server, or with synchronous replication: grants and renewals are on the disk before
+/// they are answered, and fences never go back. After a failover to a standby that missed the last
+/// writes two may hold a lock; fences still grow, by the server's clock.
+#[derive(Debug)]
+pub struct PostgresStore {
+    capability: Capability,
+    link: Link,
+    pub(super) namespace: String,
+    session: SessionId,
+    /// Where this process is woken; none through a pool.
+    channel: Option<String>,
+    mailboxes: Arc<Mailboxes>,
+    server: Server,
+}
+
+impl PostgresStore {
+    /// What every PostgreSQL can do.
+    pub const fn ability() -> Capability {
+        Capability::full(STORE, Level::Fenced)
+    }
+
+    /// Connects, makes the schema if it is not there, and blocks until it is done.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, refuses, or cannot keep the promise; with the fix.
+    pub fn open(config: PostgresConfig) -> Result<Self> {
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        // It is told once, and if nobody listens any more nobody wants to know.
+        let start = Start::new(config, move |opened| drop(tell.send(opened)))?;
+        start.finish(told.recv().map_err(|_| ended())?)
+    }
+
+    /// Connects, and makes the schema if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresStore::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the connection is closed.
+    pub async fn connect(config: PostgresConfig) -> Result<Self> {
+        let (tell, told) = oneshot::channel();
+        let start = Start::new(config, move |opened| drop(tell.send(opened)))?;
+        start.finish(told.await.map_err(|_| ended())?)
+    }
+
+    /// Runs a command on the server.
+    async fn run(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        command: &Command,
+    ) -> Result<Answer> {
+        let sent = BootClock.now();
+        let call = Call::new(APPLY)
+            .text(&self.namespace)
+            .text(name.as_str())
+            .text(written(command, self.capability.max_waiters))
+            .with(self.channel.clone(), Type::TEXT);
+        let rows = self.ask(operation, call).await.map_err(|error| error.on(name))?;
+        let answers = answers(&rows);
+        let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(no_row));
+        let answer = answer.map_err(|error| error.during(operation).on(name))?;
+        self.link.learn(answer.now_us / 1000, sent);
+        Ok(answer)
+    }
+
+    pub(super) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
+        self.link.ask(call).await.map_err(|error| error.during(operation).at(STORE))
+    }
+
+    /// Looks at the locks that a statement finds.
+    async fn look(&self, operation: Operation, call: Call) -> Result<Vec<LockView>> {
+        let rows = self.ask(operation, call).await?;
+        let view = |row: &Row| {
+            let name = LockName::new(row.get::<_, &str>(0))?;
+            let looked: Looked = serde_json::from_str(row.get(1))
+                .map_err(|e| strange_answer(e).during(operation).on(&name))?;
+            let context = wire::clock_only(looked.now_us, self.capability.max_waiters);
+            Ok(looked.into_record().view(&name, &context))
+        };
+        rows.iter().map(view).collect()
+    }
+
+    /// Who does not wait needs no wake-up; who waits does.
+    fn heed(&self, lease: LeaseId, outcome: &Outcome) {
+        if !matches!(outcome, Outcome::Queued { .. }) {
+            self.mailboxes.close(lease);
+        } else if self.channel.is_some() {
+            self.link.listen();
+        }
+    }
+}
+
+/// The command as the functions read it. A text of PostgreSQL cannot have a zero in it, and what
+/// people write into a reason may: they see a symbol for it then.
+fn written(command: &Command, max_waiters: usize) -> String {
+    wire::write(command, max_waiters).replace("\\u0000", "\u{2400}")
+}
+
+fn answers(rows: &[Row]) -> Result<Vec<Answer>> {
+    rows.iter().map(|row| Answer::read(row.get(0)).map_err(strange_answer)).collect()
+}
+
+fn no_row() -> Error {
+    strange_answer("there is no row")
+}
+
+fn ended() -> Error {
+    error(ErrorKind::Unavailable, "the thread that connects has ended")
+}
+
+/// A store whose connection is being made.
+struct Start {
+    link: Link,
+    namespace: String,
+    session: SessionId,
+    channel: String,
+    mailboxes: Arc<Mailboxes>,
+}
+
+impl Start {
+    fn new(
+        config: PostgresConfig,
+        opened: impl FnOnce(Result<Server>) + Send + 'static,
+    ) -> Result<Self> {
+        config.check()?;
+        let namespace = config.namespace.clone();
+        let session = SessionId::random(&OsEntropy);
+        let (channel, mailboxes) = (format!("sprag_{session}"), Arc::new(Mailboxes::default()));
+        let link = Link::start(config, PREPARED, channel.clone(), Arc::clone(&mailboxes), opened)?;
+        Ok(Self { link, namespace, session, channel, mailboxes })
+    }
+
+    fn finish(self, opened: Result<Server>) -> Result<PostgresStore> {
+        let server = opened?;
+        let mut capability = PostgresStore::ability();
+        capability.notify = !server.pooled;
+        let Self { link, namespace, session, channel, mailboxes } = self;
+        let channel = (!server.pooled).then_some(channel);
+        Ok(PostgresStore { capability, link, namespace, session, channel, mailboxes, server })
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
+        if request.queue {
+            self.mailboxes.open(request.lease);
+        }
+        let mut command = Command::acquire(request, self.session);
+        if let Command::Acquire(acquire) = &mut command {
+            // One that lay in a buffer until its caller gave up must not take the lock.
+            acquire.not_after_ms = Some(self.link.not_after_ms());
+        }
+        let answer = self.run(Operation::Acquire, &request.name, &command).await?;
+        self.heed(request.lease, &answer.outcome);
+        let context = answer.context(self.capability.max_waiters);
+        let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
+        if let Ok(Attempt::Held(contention)) = &mut attempt {
+            contention.ahead = answer.waiting;
+        }
+        attempt.map_err(|error| error.at(STORE))
+    }
+
+    async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
+        let commands = leases.iter().map(|renewal| Command::renew(renewal, self.session));
+        let commands: Vec<_> =
+            commands.map(|command| written(&command, self.capability.max_waiters)).collect();
+        let call = Call::new(RENEW)
+            .text(&self.namespace)
+            .with(names, Type::TEXT_ARRAY)
+            .text(format!("[{}]", commands.join(",")))
+            .with(self.channel.clone(), Type::TEXT);
+        let rows = self.ask(Operation::Renew, call).await?;
+        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
+        if answers.len() != leases.len() {
+            return Err(no_row().during(Operation::Renew));
+        }
+        let pairs = answers.into_iter().zip(leases);
+        Ok(pairs
+            .map(|(answer, lease)| answer.outcome.into_renewed(&answer.record, lease))
+            .collect())
+    }
+
+    async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
+        self.mailboxes.open(conversion.lease);
+        let command = Command::convert(conversion);
+        let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
+        self.heed(conversion.lease, &answer.outcome);
+        let context = answer.context(self.capability.max_waiters);
+        answer.outcome.into_converted(conversion, &context).map_err(|error| error.at(STORE))
+    }
+
+    async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
+        self.mailboxes.close(lease);
+        let answer = self.run(Operation::Release, name, &Command::Release { lease }).await?;
+        Ok(answer.outcome.into_released())
+    }
+
+    async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.run(Operation::Release, name, &Command::Withdraw { lease }).await?;
+        Ok(())
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockView> {
+        let call = Call::new(LOOK).text(&self.namespace).text(name.as_str());
+        let found = self.look(Operation::Inspect, call).await?.into_iter().next();
+        let unused = || sprag_core::record::Record::default().view(name, &wire::clock_only(0, 0));
+        Ok(found.unwrap_or_else(unused))
+    }
+
+    async fn list(&self, listing: &Listing) -> Result<Page> {
+        let limit = if listing.limit == 0 { PAGE } else { listing.limit.min(PAGE) };
+        let mut after = listing.after.as_ref().map_or_else(String::new, LockName::to_string);
+        let mut locks: Vec<LockView> = Vec::new();
+        loop {
+            let count = i64::try_from(PAGE).unwrap_or(i64::MAX);
+            let call = Call::new(LIST).text(&self.namespace).text(after);
+            let call = call.text(&listing.prefix).with(count, Type::INT8);
+            let found = self.look(Operation::List, call).await?;
+            let full = found.len() == PAGE;
+            after = found.last().map_or_else(String::new, |view| view.name.to_string());
+            // What has ended is not there, although nobody has cleared it up yet.
+            let wanted =
+                |view: &LockView| view.is_contended() || (view.is_locked() && !listing.contended);
+            locks.extend(found.into_iter().filter(wanted));
+            if locks.len() > limit || !full {
+                break;
+            }
+        }
+        let more = locks.len() > limit;
+        locks.truncate(limit);
+        let next = if more { locks.last().map(|view| view.name.clone()) } else { None };
+        Ok(Page { locks, next })
+    }
+
+    async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
+        let command = Command::evict(eviction);
+        let answer = self.run(Operation::Evict, &eviction.name, &command).await?;
+        Ok(answer.outcome.into_evicted())
+    }
+
+    async fn changed(&self, _name: &LockName, lease: LeaseId) {
+        self.mailboxes.wait(lease).await;
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        trail::read(self, query).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        trail::note(self, entries).await
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        let rows = self.ask(Operation::Inspect, Call::new(diagnose::SETTINGS)).await?;
+        let row = rows.first().ok_or_else(no_row)?;
+        Ok(diagnose::findings(&self.server, row.get(0), row.get(1), row.get(2)))
+    }
+}

@@ -1,0 +1,194 @@
+//! [`Connector`] and [`Line`]: a connection to a server that may be used.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::try_join_all;
+use sprag_core::{ErrorKind, Result};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Connection, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{Call, startup, tls};
+use crate::config::PostgresConfig;
+use crate::error::{error, from_postgres, no_answer, read_only};
+use crate::schema;
+
+/// The oldest version that has all we need: functions with SQL bodies.
+const OLDEST: i32 = 140_000;
+
+const HELLO: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
+     current_setting('transaction_read_only')::boolean, \
+     current_setting('server_version_num')::int, current_setting('server_version'), \
+     current_setting('server_encoding'), \
+     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// What the DBA may have set for all users is not meant for our session: requests are short, and
+/// have a limit of ours. Settings that the server does not know are left out.
+const SETTINGS: &str = "SELECT set_config(name, value, false) FROM pg_settings JOIN (VALUES \
+     ('statement_timeout', $1), ('lock_timeout', '0'), ('idle_session_timeout', '0'), \
+     ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0'), \
+     ('default_transaction_isolation', 'read committed'), ('jit', 'off'), \
+     ('application_name', 'sprag')) AS ours(name, value) USING (name)";
+
+/// How to connect.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) config: Arc<PostgresConfig>,
+    /// The statements that are worth preparing.
+    prepare: &'static [&'static str],
+    tls: MakeRustlsConnect,
+}
+
+pub(super) type Half =
+    Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
+
+impl Connector {
+    pub(super) fn new(config: PostgresConfig, prepare: &'static [&'static str]) -> Result<Self> {
+        let tls = MakeRustlsConnect::new(tls::config(&config)?);
+        Ok(Self { config: Arc::new(config), prepare, tls })
+    }
+
+    /// A bare connection, both halves of it.
+    pub(super) async fn connect(&self) -> Result<(Client, Half)> {
+        let config = self.config.connection();
+        let connected = async {
+            let connected = config.connect(self.tls.clone()).await;
+            connected.map_err(|e| from_postgres(&self.config, e))
+        };
+        self.in_time(connected).await
+    }
+
+    /// A connection to a server that may be used, with everything on it that we need.
+    pub(super) async fn open(&self) -> Result<Line> {
+        let (mut client, connection) = self.connect().await?;
+        tokio::spawn(async move {
+            // It ends with its last user, or whoever waits for an answer is told.
+            if let Err(error) = connection.await {
+                tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
+            }
+        });
+        let server = self.in_time(self.greet(&client)).await?;
+        schema::ensure(&mut client, &self.config).await?;
+        let prepared = self.in_time(self.prepare(&client, &server)).await?;
+        let broken = Arc::new(AtomicBool::new(false));
+        Ok(Line { client: Arc::new(client), prepared: Arc::new(prepared), server, broken })
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let patience = self.config.timeout;
+        match tokio::time::timeout(patience, work).await {
+            Ok(done) => done,
+            Err(_) => {
+                let what = format!("did not answer a connection within {patience:?}");
+                Err(no_answer(&self.config, &what))
+            }
+        }
+    }
+
+    /// Finds out what the server is, and refuses one that cannot keep the promise.
+    async fn greet(&self, client: &Client) -> Result<Server> {
+        let config = &self.config;
+        let refuse = |kind, message: String| Err(error(kind, message));
+        let row = client.query_typed_one(HELLO, &[]).await.map_err(|e| from_postgres(config, e))?;
+        let (pid, standby, fixed): (i32, bool, bool) = (row.get(0), row.get(1), row.get(2));
+        let (number, version, encoding): (i32, String, String) =
+            (row.get(3), row.get(4), row.get(5));
+        if number < OLDEST {
+            let message = format!("{config} is PostgreSQL {version}: upgrade it to 14 or later");
+            return refuse(ErrorKind::Unsupported, message);
+        }
+        if standby || fixed {
+            return refuse(ErrorKind::Refused, read_only(config));
+        }
+        if encoding != "UTF8" {
+            let message = format!(
+                "{config} is encoded as {encoding}, and names of locks are UTF-8: use a database \
+                 made with ENCODING 'UTF8'"
+            );
+            return refuse(ErrorKind::Unsupported, message);
+        }
+        // A pool makes the number up that it greets with.
+        let pooled = startup::process_id(client).await != Some(pid);
+        let now_us = u64::try_from(row.get::<_, i64>(6)).unwrap_or(0);
+        Ok(Server { version, pooled, now_us })
+    }
+
+    /// Makes the session ours. Behind a pool there is none: the next transaction may be on another
+    /// connection, and what is set on this one would be somebody else's.
+    async fn prepare(
+        &self,
+        client: &Client,
+        server: &Server,
+    ) -> Result<HashMap<&'static str, Statement>> {
+        if server.pooled {
+            return Ok(HashMap::new());
+        }
+        let failed = |e| from_postgres(&self.config, e);
+        // What we no longer wait for need not be done either.
+        let limit = self.config.timeout.as_millis().to_string();
+        client.query_typed(SETTINGS, &[(&limit, Type::TEXT)]).await.map_err(failed)?;
+        let statements = self.prepare.iter().map(|text| client.prepare(text));
+        let statements = try_join_all(statements).await.map_err(failed)?;
+        Ok(self.prepare.iter().copied().zip(statements).collect())
+    }
+}
+
+/// What is known about a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    /// Whether there is a connection pool in between, so that nothing lasts longer than a
+    /// transaction.
+    pub(crate) pooled: bool,
+    pub(super) now_us: u64,
+}
+
+/// A connection, until something goes wrong with it.
+#[derive(Clone)]
+pub(super) struct Line {
+    client: Arc<Client>,
+    prepared: Arc<HashMap<&'static str, Statement>>,
+    pub(super) server: Server,
+    broken: Arc<AtomicBool>,
+}
+
+impl Line {
+    pub(super) fn is_broken(&self) -> bool {
+        self.client.is_closed() || self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Uses it for nothing more.
+    pub(super) fn give_up(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) async fn ask(&self, config: &PostgresConfig, call: &Call) -> Result<Vec<Row>> {
+        let asked = match self.prepared.get(call.statement) {
+            Some(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    call.parameters.iter().map(|(value, _)| &**value as _).collect();
+                self.client.query(statement, &values).await
+            }
+            None => {
+                let values: Vec<(&(dyn ToSql + Sync), Type)> =
+                    call.parameters.iter().map(|(value, of)| (&**value as _, of.clone())).collect();
+                self.client.query_typed(call.statement, &values).await
+            }
+        };
+        asked.map_err(|e| {
+            if e.as_db_error().is_none() {
+                self.give_up();
+            }
+            from_postgres(config, e)
+        })
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    pub(crate) fn example() -> Self {
+        Self { version: "15.0".into(), pooled: false, now_us: 0 }
+    }
+}

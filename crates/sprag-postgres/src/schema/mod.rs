@@ -1,0 +1,167 @@
+//! The schema `sprag`: made on first use, by one of those who come first.
+//!
+//! # Versions
+//!
+//! The schema has a number, and the functions that clients call carry it in their names. Any change
+//! of the tables or functions is a new number, with the statements that lead from the one before to
+//! it. A client upgrades an older schema, refuses a newer one, and one that was connected meanwhile
+//! finds its functions gone: nobody works with what it does not know.
+
+use sprag_core::{Error, ErrorKind, Result};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Transaction};
+
+use crate::config::PostgresConfig;
+use crate::error::{error, from_postgres};
+
+macro_rules! objects {
+    () => {
+        concat!(
+            include_str!("tables.sql"),
+            "\n",
+            include_str!("../lease/sql/words.sql"),
+            "\n",
+            include_str!("../lease/sql/step.sql"),
+            "\n",
+            include_str!("../lease/sql/commands.sql"),
+            "\n",
+            include_str!("../lease/sql/apply.sql"),
+        )
+    };
+}
+
+/// The schema that this version of sprag works with.
+const VERSION: i32 = 1;
+
+/// Everything that this store keeps in a database, as SQL: for people who may create it where sprag
+/// itself may not.
+pub const SQL: &str = concat!(
+    "-- The schema of sprag, version 1. Run it once, as a user who may create schemas; then let the\n",
+    "-- user of sprag in:\n",
+    "--   GRANT USAGE ON SCHEMA sprag TO \"the user\";\n",
+    "--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sprag TO \"the user\";\n\n",
+    "CREATE SCHEMA IF NOT EXISTS sprag;\n\n",
+    objects!()
+);
+
+/// The same without the schema itself, which may be there already.
+const OBJECTS: &str = objects!();
+
+/// Who makes the schema holds this advisory lock meanwhile: `sprag` and the word for schema.
+const MAKING: i64 = 0x7370_7261_6773_6368;
+
+/// Makes sure that the schema is there and that the namespace is of the kind asked for.
+pub(crate) async fn ensure(client: &mut Client, config: &PostgresConfig) -> Result<()> {
+    let failed = |e| from_postgres(config, e);
+    if !exists(client, config).await? {
+        let work = client.transaction().await.map_err(failed)?;
+        make(&work, config).await?;
+        work.commit().await.map_err(failed)?;
+    }
+    let version = client.query_typed_one("SELECT version FROM sprag.meta", &[]).await;
+    let version: i32 = version.map_err(|e| foreign(config, e))?.get(0);
+    if version != VERSION {
+        return Err(error(
+            ErrorKind::Corrupt,
+            format!(
+                "the schema sprag in {config} has version {version} and this sprag works with \
+                 version {VERSION}: upgrade sprag here"
+            ),
+        ));
+    }
+    claim(client, config).await
+}
+
+async fn exists(client: &Client, config: &PostgresConfig) -> Result<bool> {
+    let found = client.query_typed_one("SELECT to_regclass('sprag.meta') IS NOT NULL", &[]).await;
+    Ok(found.map_err(|e| from_postgres(config, e))?.get(0))
+}
+
+async fn make(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> {
+    let failed = |e| from_postgres(config, e);
+    // Whatever the limits of this user are, who comes first may need longer, and others wait.
+    let patient = format!(
+        "SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'; \
+         SELECT pg_advisory_xact_lock({MAKING})"
+    );
+    work.batch_execute(&patient).await.map_err(failed)?;
+    let found =
+        "SELECT to_regclass('sprag.meta') IS NOT NULL, to_regnamespace('sprag') IS NOT NULL";
+    let found = work.query_typed_one(found, &[]).await.map_err(failed)?;
+    if found.get(0) {
+        return Ok(());
+    }
+    if !found.get::<_, bool>(1) {
+        let made = work.batch_execute("CREATE SCHEMA sprag").await;
+        made.map_err(|e| no_right(config, e))?;
+    }
+    work.batch_execute(OBJECTS).await.map_err(|e| match e.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => no_right(config, e),
+        _ => foreign(config, e),
+    })
+}
+
+/// Takes the namespace unless it is taken, and tells its kind. Nothing is found if somebody takes it
+/// at the same moment.
+const CLAIM: &str = "WITH claimed AS (INSERT INTO sprag.namespace VALUES ($1, $2) \
+     ON CONFLICT DO NOTHING RETURNING mode) \
+     SELECT mode FROM claimed UNION ALL SELECT mode FROM sprag.namespace WHERE space = $1";
+
+/// The namespace is of one kind from its first use on.
+async fn claim(client: &Client, config: &PostgresConfig) -> Result<()> {
+    let mut found = None;
+    while found.is_none() {
+        let kind = config.kind.as_str();
+        let asked = [(&config.namespace as _, Type::TEXT), (&kind as _, Type::TEXT)];
+        let answer = client.query_typed_opt(CLAIM, &asked).await;
+        found = answer.map_err(|e| from_postgres(config, e))?;
+    }
+    match found.map(|row| row.get::<_, String>(0)) {
+        Some(kind) if kind != config.kind.as_str() => Err(error(
+            ErrorKind::Refused,
+            format!(
+                "the namespace {:?} in {config} has {kind} locks, which do not exclude {} locks: \
+                 open it with mode={kind}, or use another namespace",
+                config.namespace,
+                config.kind.as_str()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn no_right(config: &PostgresConfig, source: tokio_postgres::Error) -> Error {
+    match source.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => error(
+            ErrorKind::Refused,
+            format!(
+                "this user may not create the schema sprag in {config}: let somebody who may type \
+                 sprag stores --sql postgres | psql {}",
+                config.database
+            ),
+        )
+        .caused_by(source),
+        _ => from_postgres(config, source),
+    }
+}
+
+fn foreign(config: &PostgresConfig, source: tokio_postgres::Error) -> Error {
+    match source.code() {
+        Some(
+            &SqlState::DUPLICATE_TABLE
+            | &SqlState::DUPLICATE_FUNCTION
+            | &SqlState::DUPLICATE_OBJECT
+            | &SqlState::UNDEFINED_COLUMN
+            | &SqlState::WRONG_OBJECT_TYPE,
+        ) => error(
+            ErrorKind::Refused,
+            format!(
+                "the schema sprag in {config} belongs to another program ({source}): rename it \
+                 with ALTER SCHEMA sprag RENAME TO another_name, or use another database"
+            ),
+        )
+        .caused_by(source),
+        _ => from_postgres(config, source),
+    }
+}

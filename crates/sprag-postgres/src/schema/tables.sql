@@ -1,0 +1,55 @@
+-- What sprag keeps. A row of `lock` stays when the lock is free: its fence must never go back.
+
+CREATE TABLE sprag.meta (
+  version int NOT NULL
+);
+INSERT INTO sprag.meta VALUES (1);
+
+-- Which of the two kinds of locks a namespace has; they exclude nobody of the other kind.
+CREATE TABLE sprag.namespace (
+  space text COLLATE "C" PRIMARY KEY,
+  mode text NOT NULL CHECK (mode IN ('lease', 'advisory'))
+);
+
+CREATE TABLE sprag.lock (
+  space text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  version bigint NOT NULL DEFAULT 0,
+  fence bigint NOT NULL DEFAULT 0,
+  tickets bigint NOT NULL DEFAULT 0,
+  permits bigint,
+  holders jsonb NOT NULL DEFAULT '[]',
+  gone jsonb NOT NULL DEFAULT '[]',
+  -- Where the holder that waits for its upgrade is woken.
+  upgrader text,
+  waiting int NOT NULL DEFAULT 0,
+  -- No waiter's time is over before this.
+  patience_ms bigint NOT NULL DEFAULT 0,
+  PRIMARY KEY (space, name)
+) WITH (fillfactor = 70);
+
+CREATE TABLE sprag.waiter (
+  space text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  lease text COLLATE "C" NOT NULL,
+  -- The queue's order: arrival minus priority, then the ticket.
+  arrival bigint NOT NULL,
+  ticket bigint NOT NULL,
+  expires_ms bigint NOT NULL,
+  permits bigint NOT NULL,
+  -- Where its process is woken; none through a connection pool.
+  channel text,
+  request jsonb NOT NULL,
+  PRIMARY KEY (space, name, lease)
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX waiter_order ON sprag.waiter (space, name, arrival, ticket);
+
+-- The audit trail: what happened here, or what a client noted.
+CREATE TABLE sprag.trail (
+  sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  space text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  at_ms bigint NOT NULL,
+  event jsonb,
+  entry jsonb
+);
