@@ -45,10 +45,11 @@ impl Scene {
         Some(Self { server, proxy, store })
     }
 
-    /// The way through the proxy.
+    /// The way through the proxy, for clients that forgive a restart.
     fn url(&self) -> String {
         let timeout = TIMEOUT.as_millis();
-        format!("redis://{}?timeout_ms={timeout}", self.proxy.address())
+        let address = self.proxy.address();
+        format!("redis://{address}?timeout_ms={timeout}&restart_quarantine=never")
     }
 
     /// A client behind the proxy.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sprag::diagnosis::Health;
 use sprag::{LockState, Locks, Loss};
 use sprag_testkit::redis_server::{RedisServer, RedisSetup, ShiftedClock};
-use sprag_testkit::support::{LONG, let_time_pass, look, now, within};
+use sprag_testkit::support::{LONG, eventually, let_time_pass, look, now, within};
 
 use super::{SHORT, Scene};
 
@@ -25,18 +25,53 @@ async fn flushed_while_held_it_is_lost_and_the_fence_grows() {
     }
 }
 
-/// F25: the same when it is restarted without what it knew.
+/// F25: restarted without what it knew, nobody who saw it is granted a lock until the longest lease
+/// has ended that the server may have forgotten; the next fence is larger.
 #[tokio::test]
-async fn restarted_without_a_log_the_lock_is_lost_and_the_fence_grows() {
+async fn restarted_without_a_log_it_grants_nothing_until_old_leases_have_ended() {
     let Some(mut scene) = Scene::new().await else { return };
-    let locks = scene.direct();
-    let before = locks.lock("report").ttl(3 * SHORT).acquire().await.unwrap();
+    let longest = 3 * SHORT;
+    let url = format!("{}?longest_ttl_ms={}", scene.server.url(), longest.as_millis());
+    let (holder, other) = (Locks::open(&url).unwrap(), Locks::open(&url).unwrap());
+    let before = holder.lock("report").ttl(longest).acquire().await.unwrap();
+    // It tells its age in whole seconds: one that is a tenth of a second old may say one.
+    let micros = |server: &RedisServer| {
+        server.ask(&["TIME"]).lines().last().unwrap().parse::<u32>().unwrap()
+    };
+    let late = || async { micros(&scene.server) > 800_000 };
+    eventually("the end of a second", late).await;
+    let killed = now();
     scene.server.restart().await;
+    let early = || async { micros(&scene.server) < 800_000 };
+    eventually("the next second", early).await;
+    let error = other.lock("report").ttl(SHORT).try_acquire().await.unwrap_err();
+    assert!(error.is_busy() && error.is_retryable(), "{error:?}");
+    assert!(error.to_string().contains("append-only"), "{error}");
+    let after = loop {
+        match other.lock("report").ttl(SHORT).try_acquire().await {
+            Ok(Some(guard)) => break guard,
+            Ok(None) => panic!("held by nobody"),
+            Err(error) => assert!(error.is_busy(), "{error:?}"),
+        }
+        assert!(now().since(killed) < 4 * longest, "closed for too long");
+        let_time_pass(SHORT / 50).await;
+    };
+    let closed = now().since(killed);
+    assert!(closed >= longest - longest / 100, "two could hold it: granted after {closed:?}");
     let loss = within("told", before.lost()).await;
     assert!(matches!(loss, Loss::StateLost | Loss::Unreachable | Loss::Expired), "{loss:?}");
-    let after = within("acquired", locks.lock("report").ttl(SHORT).acquire()).await.unwrap();
     assert!(after.fence() > before.fence(), "a fence went back");
-    after.release().await.unwrap();
+}
+
+/// F25: who comes later has seen no restart, and is not held up.
+#[tokio::test]
+async fn who_saw_no_restart_is_not_held_up() {
+    let Some(mut scene) = Scene::new().await else { return };
+    scene.server.restart().await;
+    assert!(scene.direct().lock("report").try_acquire().await.unwrap().is_some());
+    let always = format!("{}?restart_quarantine=always", scene.server.url());
+    let error = Locks::open(&always).unwrap().lock("other").try_acquire().await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
 }
 
 /// F26: with a log that is written before the answer, what was acknowledged is there after

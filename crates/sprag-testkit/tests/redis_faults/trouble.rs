@@ -32,7 +32,8 @@ async fn a_server_that_is_loading_is_busy() {
     // Half a millisecond for each of ten thousand keys.
     let setup = RedisSetup::new().tcp().set("key-load-delay", "500");
     let mut server = setup.set("loading-process-events-interval-bytes", "1024").start().await;
-    let locks = Locks::open(&format!("{}?timeout_ms=500", server.url())).unwrap();
+    let url = format!("{}?timeout_ms=500&restart_quarantine=never", server.url());
+    let locks = Locks::open(&url).unwrap();
     server.ask(&["EVAL", "for i = 1, 10000 do redis.call('SET', 'key' .. i, i) end", "0"]);
     assert_eq!(server.ask(&["SAVE"]), "OK");
     server.restart_loading().await;
