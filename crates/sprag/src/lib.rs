@@ -23,6 +23,11 @@ pub use sprag_core::{
 
 #[cfg(feature = "redis")]
 pub use redis_lock::RedisDistributedLock;
+#[cfg(feature = "postgres")]
+#[doc(inline)]
+pub use sprag_postgres::{
+    Address as PostgresAddress, LockKind, PostgresConfig, PostgresStore, TlsMode,
+};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use sprag_redis::{

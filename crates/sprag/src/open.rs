@@ -1,6 +1,8 @@
 //! [`open`]: from a URL to a store. The one list of the stores in this build.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "sqlite")]
@@ -45,6 +47,8 @@ const KINDS: &[StoreKind] = &[
     sqlite::KIND,
     #[cfg(feature = "redis")]
     redis::KIND,
+    #[cfg(feature = "postgres")]
+    postgres::KIND,
 ];
 
 /// The kinds of stores in this build.
@@ -80,6 +84,7 @@ pub fn redact(url: &str) -> String {
 /// | `memory:NAME` | the store of that name inside this process |
 /// | `redis://localhost:6379` | a Redis server |
 /// | `redis+unix:///run/redis.sock` | a Redis server on a Unix socket |
+/// | `postgres://localhost/app` | a PostgreSQL database |
 ///
 /// Blocks for as long as it takes to open a file or a connection.
 ///
@@ -122,8 +127,11 @@ mod tests {
         assert!(error.is_bad_input());
         let message = error.to_string();
         assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
-        #[cfg(all(feature = "sqlite", feature = "redis"))]
-        assert!(message.ends_with("; this build supports: memory sqlite redis"), "{message}");
+        #[cfg(all(feature = "sqlite", feature = "redis", feature = "postgres"))]
+        assert!(
+            message.ends_with("; this build supports: memory sqlite redis postgres"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -159,6 +167,9 @@ mod tests {
             "redis://root:hunter2@db/0?password=x",
             "redis://:hunter2@/0",
             "redis+unix:sock?password=hunter2",
+            "postgres://root:hunter2@db:port/app",
+            "postgres://root:hunter2@db",
+            "postgres://db/app?pass=hunter2",
         ] {
             let error = open(url).unwrap_err();
             assert!(error.is_bad_input(), "{url}: {error:?}");
