@@ -41,7 +41,13 @@ impl Trouble {
     pub(crate) fn io(address: &str, e: &io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::UnexpectedEof => Self::no_answer(address, "closed the connection"),
-            io::ErrorKind::TimedOut => Self::no_answer(address, "did not answer in time"),
+            io::ErrorKind::ConnectionReset => {
+                Self::no_answer(address, "reset the connection (does it want rediss://, TLS?)")
+            }
+            io::ErrorKind::TimedOut => match e.get_ref() {
+                Some(why) => Self::no_answer(address, &format!("did not answer in time ({why})")),
+                None => Self::no_answer(address, "did not answer in time"),
+            },
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => Self::new(
                 ErrorKind::Refused,
                 format!(

@@ -13,8 +13,8 @@ use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
-    Request,
+    Attempt, Contention, Conversion, Converted, Evicted, Eviction, Listing, Page, Released,
+    Renewal, Renewed, Request,
 };
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
@@ -106,8 +106,6 @@ impl RedisStore {
         let granting = granting(&command);
         if let Command::Acquire(acquire) = &mut command {
             link.server.uses(Duration::from_millis(acquire.ttl_ms));
-            let may = link.server.may_grant();
-            may.map_err(|e| Error::from(e).during(operation).on(name).at(STORE))?;
             // One that lay in a buffer until its caller gave up must not take the lock.
             acquire.not_after_ms = Some(link.not_after_ms());
         }
@@ -135,38 +133,28 @@ impl RedisStore {
         if answer.now_us > 0 {
             link.learn(answer.now_us / 1000, sent);
         }
-        if let (Some(confirmed), Outcome::Granted(_), Some((lease, _))) =
-            (confirmed, &answer.outcome, granting)
-        {
+        if let (Some(confirmed), Outcome::Granted(_)) = (confirmed, &answer.outcome) {
             let count = self.way.understand::<u64>(confirmed)?;
             if count < self.min_replicas.into() {
-                return Err(self.too_few(operation, name, lease, count, &keys).await);
+                // Unknown is what it is: the caller asks again, or gives it up.
+                let message = format!(
+                    "{count} of the {} replicas that must have the lock have confirmed it: see \
+                     INFO replication, or ask for fewer (min_replicas)",
+                    self.min_replicas
+                );
+                return Err(error(ErrorKind::Unavailable, message).during(operation).on(name));
             }
         }
         Ok(answer)
     }
 
-    /// The replicas that are needed do not have the grant: it does not count, and a new one is given
-    /// up.
-    async fn too_few(
-        &self,
-        operation: Operation,
-        name: &LockName,
-        lease: LeaseId,
-        count: u64,
-        keys: &[String],
-    ) -> Error {
-        if operation == Operation::Acquire {
-            let release = self.lock_call(keys, name, &Command::Release { lease });
-            // If it fails as well, the lock is free when its TTL ends.
-            drop(self.way.ask_all(&keys[0], vec![release]).await);
-        }
-        let message = format!(
-            "{count} of the {} replicas that must have the lock have confirmed it: see INFO \
-             replication, or ask for fewer (min_replicas)",
-            self.min_replicas
-        );
-        error(ErrorKind::Unavailable, message).during(operation).on(name)
+    /// Fails while the server may have forgotten who holds what.
+    async fn may_grant(&self, name: &LockName) -> Result<()> {
+        let may = async {
+            let link = self.way.link_for(&self.keys.plain(name)).await?;
+            Ok(link.server.may_grant()?)
+        };
+        may.await.map_err(|error: Error| error.during(Operation::Acquire).on(name).at(STORE))
     }
 
     fn lock_call(&self, keys: &[String], name: &LockName, command: &Command) -> Call {
@@ -288,6 +276,11 @@ impl Store for RedisStore {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
+        if let Err(closed) = self.may_grant(&request.name).await {
+            // Who waits waits for this as well.
+            let waits = request.queue && closed.is_busy();
+            return if waits { Ok(Attempt::Held(Contention::default())) } else { Err(closed) };
+        }
         if request.queue {
             self.mailboxes.open(request.lease);
         }

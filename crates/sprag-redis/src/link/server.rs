@@ -26,6 +26,8 @@ pub(crate) struct Server {
 #[derive(Debug, Default)]
 struct Known {
     run_id: Option<String>,
+    /// When the last request was sent that was answered.
+    heard: Option<Moment>,
     /// Between which two numbers the server's clock minus ours is, in milliseconds.
     skew: Option<(i64, i64)>,
     /// The last jump of its clock, in milliseconds.
@@ -70,12 +72,14 @@ impl Server {
         let since = Duration::from_secs(begun.saturating_sub(1));
         let longest = Duration::from_millis(self.longest_ttl.load(Ordering::Relaxed));
         let left = longest.saturating_sub(since);
-        if left.is_zero() {
+        let now = BootClock.now();
+        // A replica that was up when its master still answered took over what it had.
+        let took_over = known.heard.is_some_and(|heard| now.since(heard) < since);
+        if left.is_zero() || took_over {
             return Ok(());
         }
         tracing::warn!(target: "sprag::redis", ?left, "the server was restarted: no locks for now");
-        let until = BootClock.now().plus(left);
-        known.closed_until = Some(until);
+        known.closed_until = Some(now.plus(left));
         if first { Ok(()) } else { Err(closed(left)) }
     }
 
@@ -102,6 +106,7 @@ impl Server {
         let least = server.saturating_sub(as_i64(BootClock.now()));
         let most = server.saturating_sub(as_i64(sent));
         let mut known = self.lock();
+        known.heard = known.heard.max(Some(sent));
         let jump = match known.skew.replace((least, most)) {
             Some((_, before)) if least > before.saturating_add(JUMP_MS) => least - before,
             Some((before, _)) if most < before.saturating_sub(JUMP_MS) => most - before,
@@ -178,6 +183,16 @@ mod tests {
             server.meet(&info(run, uptime, log)).unwrap();
             server.may_grant().unwrap();
         }
+    }
+
+    #[test]
+    fn a_replica_that_takes_over_has_forgotten_nothing() {
+        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        server.meet(&info("a", 9, 0)).unwrap();
+        server.learn_time(1_000_000, BootClock.now());
+        server.meet(&info("b", 2, 0)).unwrap();
+        server.may_grant().unwrap();
+        assert!(server.meet(&info("c", 0, 0)).is_err());
     }
 
     #[test]

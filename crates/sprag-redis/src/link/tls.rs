@@ -36,7 +36,7 @@ impl Secured {
             }
             if reads && !secured.receive()? && secured.session.is_handshaking() {
                 let out = if secured.holds_back() { PollFlags::OUT } else { PollFlags::empty() };
-                wait_for(&secured.socket, PollFlags::IN | out, until)?;
+                wait_for(&secured.socket, PollFlags::IN | out, until).map_err(no_handshake)?;
             }
         }
         secured.send()?;
@@ -72,6 +72,16 @@ impl Secured {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(e) => Err(e),
         }
+    }
+}
+
+/// A plain server waits for the end of what it takes for a command.
+fn no_handshake(e: io::Error) -> io::Error {
+    match e.kind() {
+        io::ErrorKind::TimedOut => {
+            io::Error::new(e.kind(), "no TLS handshake: does it want redis://?")
+        }
+        _ => e,
     }
 }
 
