@@ -19,11 +19,13 @@ mod error;
 mod hello;
 mod keys;
 mod link;
+mod names;
 mod resp;
 mod script;
 mod slot;
 mod store;
 mod trail;
+mod wake;
 mod way;
 mod wire;
 

@@ -9,11 +9,10 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
-use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
-    Attempt, Contention, Conversion, Converted, Evicted, Eviction, Listing, Page, Released,
+    Attempt, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
     Renewal, Renewed, Request,
 };
 use sprag_core::{
@@ -29,9 +28,10 @@ use crate::keys::Keys;
 use crate::link::{Dialer, Ear, Heard};
 use crate::resp::Value;
 use crate::script::{Call, Script};
+use crate::wake::Wakeups;
 use crate::way::Way;
 use crate::wire::{self, Looked};
-use crate::{diagnose, trail};
+use crate::{diagnose, names, trail};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
@@ -55,7 +55,7 @@ pub struct RedisStore {
     patience: Duration,
     session: SessionId,
     channel: String,
-    mailboxes: Arc<Mailboxes>,
+    wakeups: Arc<Wakeups>,
     dialer: Dialer,
     ear: Ear,
 }
@@ -107,7 +107,7 @@ impl RedisStore {
         if let Command::Acquire(acquire) = &mut command {
             link.server.uses(Duration::from_millis(acquire.ttl_ms));
             // One that lay in a buffer until its caller gave up must not take the lock.
-            acquire.not_after_ms = Some(link.not_after_ms());
+            acquire.not_after_ms = link.not_after_ms();
         }
         let mut calls = vec![self.lock_call(&keys, name, &command)];
         if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
@@ -176,14 +176,10 @@ impl RedisStore {
 
     /// From now on wake-ups are listened for.
     fn listen(&self) {
-        let mailboxes = Arc::clone(&self.mailboxes);
+        let wakeups = Arc::clone(&self.wakeups);
         self.ear.listen(&self.dialer, &self.channel, move |heard| match heard {
-            Heard::Gap => mailboxes.notify_all(),
-            // The lease, a colon, the fence; the latter is for people who watch.
-            Heard::Message(text) => match text.split(':').next().and_then(|it| it.parse().ok()) {
-                Some(lease) => mailboxes.notify(lease),
-                None => mailboxes.notify_all(),
-            },
+            Heard::Gap => wakeups.mailboxes.notify_all(),
+            Heard::Message(text) => wakeups.hear(&text),
         });
     }
 
@@ -192,22 +188,8 @@ impl RedisStore {
         if matches!(outcome, Outcome::Queued { .. }) {
             self.listen();
         } else {
-            self.mailboxes.close(lease);
+            self.wakeups.close(lease);
         }
-    }
-
-    /// Up to `count` names in use, in order, after `after` or from `prefix` on.
-    async fn names(&self, listing: &Listing, after: Option<&LockName>) -> Result<Vec<LockName>> {
-        let from = match after {
-            Some(after) if after.as_str() >= listing.prefix.as_str() => format!("({after}"),
-            _ => format!("[{}", listing.prefix),
-        };
-        let (names, count) = (self.keys.names(), PAGE.to_string());
-        let words = ["ZRANGEBYLEX", &names, &from, "+", "LIMIT", "0", &count];
-        let call = Call::plain(&words);
-        let found: Vec<String> = self.way.ask(Operation::List, &names, call).await?;
-        let within = found.into_iter().take_while(|name| name.starts_with(&listing.prefix));
-        within.map(LockName::new).collect()
     }
 }
 
@@ -239,7 +221,7 @@ impl Start {
         opened: impl FnOnce(Result<Info>) + Send + 'static,
     ) -> Result<Self> {
         config.check()?;
-        let keys = Keys::new(config.prefix.clone());
+        let keys = Keys::new(config.prefix.clone(), matches!(config.place, Place::Cluster(_)));
         let dialer = Dialer::new(&config);
         let ear = Ear::new().map_err(|e| ended().caused_by(e))?;
         let way = Way::start(config.clone(), opened)?;
@@ -262,7 +244,7 @@ impl Start {
             min_replicas: config.min_replicas,
             patience: config.timeout / 4,
             session,
-            mailboxes: Arc::default(),
+            wakeups: Arc::default(),
             dialer,
             ear,
         })
@@ -282,7 +264,17 @@ impl Store for RedisStore {
             return if waits { Ok(Attempt::Held(Contention::default())) } else { Err(closed) };
         }
         if request.queue {
-            self.mailboxes.open(request.lease);
+            // Whoever handed the lock over has told its fence. If replicas have to confirm it, they
+            // have to be asked.
+            if let Some(fence) = self.wakeups.granted(request.lease)
+                && self.min_replicas == 0
+            {
+                self.wakeups.close(request.lease);
+                // Who is handed the lock pushed nobody aside.
+                let grant = Grant { fence, mode: request.mode, took_over: false };
+                return Ok(Attempt::Granted(grant));
+            }
+            self.wakeups.open(request.lease);
         }
         let command = Command::acquire(request, self.session);
         let answer = self.run(Operation::Acquire, &request.name, &command).await?;
@@ -305,7 +297,7 @@ impl Store for RedisStore {
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
-        self.mailboxes.open(conversion.lease);
+        self.wakeups.mailboxes.open(conversion.lease);
         let command = Command::convert(conversion);
         let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
         self.heed(conversion.lease, &answer.outcome);
@@ -314,7 +306,7 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.mailboxes.close(lease);
+        self.wakeups.close(lease);
         let answer = self.run(Operation::Release, name, &Command::Release { lease }).await?;
         Ok(answer.outcome.into_released())
     }
@@ -333,7 +325,7 @@ impl Store for RedisStore {
         let mut after = listing.after.clone();
         let mut locks: Vec<LockView> = Vec::new();
         loop {
-            let names = self.names(listing, after.as_ref()).await?;
+            let names = names::page(self, listing, after.as_ref(), PAGE).await?;
             let Some(last) = names.last().cloned() else { break };
             let looks = names.iter().map(|name| self.look(Operation::List, name));
             for view in try_join_all(looks).await? {
@@ -362,7 +354,7 @@ impl Store for RedisStore {
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
-        self.mailboxes.wait(lease).await;
+        self.wakeups.mailboxes.wait(lease).await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -1,15 +1,21 @@
-//! The audit trail: a stream that the scripts write, each entry with a place that grows.
+//! The audit trail: a stream that the scripts write, each entry with a place that grows. In a Cluster
+//! each lock has one of its own, in its slot, and there is another one for what clients note.
 
+use futures_util::future::try_join_all;
 use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH, audit_entry};
 use sprag_core::record::{Event, EventKind};
 use sprag_core::{Fence, Holder, LockName, Loss, Mode, Operation, Result};
 
 use crate::error::strange_answer;
+use crate::names;
 use crate::script::{Call, Script};
 use crate::store::RedisStore;
+use crate::way::Way;
 
 /// How many entries are fetched at once.
 const CHUNK: usize = 1000;
+/// How many trails are read at once.
+const AT_ONCE: usize = 64;
 
 /// One entry: its place, and names of fields followed by their values.
 pub(crate) type Entry = (String, Vec<String>);
@@ -98,19 +104,56 @@ pub(crate) async fn note(store: &RedisStore, entries: &[AuditEntry]) -> Result<(
 
 /// What the query asks for, oldest first.
 pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+    let mut trails = vec![store.keys.trail()];
+    match (&query.name, &store.way) {
+        (_, Way::One(_)) => {}
+        (Some(name), Way::Many(_)) => trails.extend(store.keys.trail_of(name)),
+        (None, Way::Many(_)) => {
+            let names = names::search(store, Operation::Audit, "").await?;
+            trails.extend(names.iter().filter_map(|name| store.keys.trail_of(name)));
+        }
+    }
+    let mut found = Vec::new();
+    for some in trails.chunks(AT_ONCE) {
+        let reads = some.iter().map(|trail| read_one(store, query, trail));
+        found.extend(try_join_all(reads).await?.into_iter().flatten());
+    }
+    found.sort_by_key(|entry| entry.sequence);
+    Ok(cut(found, query))
+}
+
+/// At most a page. Two entries of different trails may have the same sequence; they are not parted,
+/// because the next page begins after it.
+fn cut(mut found: Vec<AuditEntry>, query: &AuditQuery) -> Vec<AuditEntry> {
+    let page = query.page();
+    if found.len() <= page {
+        return found;
+    }
+    if query.after == 0 {
+        return found.split_off(found.len() - page);
+    }
+    let next = found[page].sequence;
+    let end = found.partition_point(|entry| entry.sequence < next);
+    found.truncate(if end == 0 { page } else { end });
+    found
+}
+
+/// What one trail has of it.
+async fn read_one(store: &RedisStore, query: &AuditQuery, trail: &str) -> Result<Vec<AuditEntry>> {
     let newest_first = query.after == 0;
-    let (trail, chunk) = (store.keys.trail(), CHUNK.to_string());
+    let chunk = CHUNK.to_string();
     let mut found = Vec::new();
     let mut seen = 0;
     let mut edge = if newest_first { "+".to_owned() } else { format!("({}", id_of(query.after)) };
-    while found.len() < query.page() && seen < TRAIL_LENGTH {
+    // One more than a page, to see where the next one begins.
+    while found.len() <= query.page() && seen < TRAIL_LENGTH {
         let words = if newest_first {
-            ["XREVRANGE", &trail, &edge, "-", "COUNT", &chunk]
+            ["XREVRANGE", trail, &edge, "-", "COUNT", &chunk]
         } else {
-            ["XRANGE", &trail, &edge, "+", "COUNT", &chunk]
+            ["XRANGE", trail, &edge, "+", "COUNT", &chunk]
         };
         let entries: Vec<Entry> =
-            store.way.ask(Operation::Audit, &trail, Call::plain(&words)).await?;
+            store.way.ask(Operation::Audit, trail, Call::plain(&words)).await?;
         let Some((last, _)) = entries.last() else { break };
         edge = format!("({last}");
         let room = TRAIL_LENGTH - seen;
@@ -121,10 +164,6 @@ pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<A
                 found.push(entry);
             }
         }
-    }
-    found.truncate(query.page());
-    if newest_first {
-        found.reverse();
     }
     Ok(found)
 }

@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Until when, by the server's clock, a request that is sent now may be done.
-    pub(crate) fn not_after_ms(&self) -> u64 {
+    pub(crate) fn not_after_ms(&self) -> Option<u64> {
         self.server.time_after(self.timeout)
     }
 

@@ -127,11 +127,11 @@ impl Server {
         self.lock().jump
     }
 
-    /// The server's time in `patience` from now, in milliseconds.
-    pub(crate) fn time_after(&self, patience: Duration) -> u64 {
-        let skew = self.lock().skew.map_or(0, |(_, most)| most);
+    /// The server's time in `patience` from now, in milliseconds; unknown before its first answer.
+    pub(crate) fn time_after(&self, patience: Duration) -> Option<u64> {
+        let (_, skew) = self.lock().skew?;
         let until = as_i64(BootClock.now().plus(patience)).saturating_add(skew);
-        u64::try_from(until).unwrap_or(0)
+        Some(u64::try_from(until).unwrap_or(0))
     }
 }
 

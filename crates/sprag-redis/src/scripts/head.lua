@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the plain key    2 the record, a hash    3 the waiters by lease
 --       4 the queue, by virtual arrival    5 the waiters by the end of their patience
---       6 the trail    7 the names in use; not in a Cluster, where they are in another slot
+--       6 the trail    7 the names in use; not in a Cluster, where they would be in another slot
 -- ARGV  1 the command    2 the lock's name    3 the lease
 --       acquire, take    4 the TTL    5 not after    6 the holder    7 other wishes    8 the channel
 --       renew, keep      4 the TTL    5 the new session, '-' for none
@@ -27,8 +27,9 @@ local FREE, ONE, MANY = 0, 1, 2
 local MAX_GONE = 8
 local NOBODY = string.rep('0', 32)
 local DAY = 24 * 3600000
--- How many entries the trail has: the nearest below 10,000 that needs no exact trimming.
-local TRAIL = '9900'
+-- How many entries the trail of all locks has, and the one of a lock in a Cluster. Up to a hundred
+-- more stay, because nothing is trimmed exactly.
+local TRAIL = KEYS[7] and '9900' or '900'
 
 local command, name, lease = ARGV[1], ARGV[2], ARGV[3]
 local now_us, now

@@ -591,6 +591,7 @@ local function write()
   end
   -- Twice as long as needed, so that the shortcuts need not set it each time.
   local keep = last + 2 * DAY
+  record.keep = keep
   if waiting > 0 then
     for key = 3, 5 do
       call('PEXPIREAT', KEYS[key], whole(keep))
@@ -620,6 +621,10 @@ local function publish()
         'k', event.loss or '+', 'a', event.after, 'm', mode_json(event.mode, event.count, event.of),
         'h', event.text)
     end
+  end
+  if #events > 0 and not KEYS[7] then
+    -- The trail of one lock is kept as long as its record.
+    call('PEXPIREAT', KEYS[6], whole(record.keep))
   end
 end
 

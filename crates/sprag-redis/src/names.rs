@@ -1,0 +1,70 @@
+//! The names of locks: on one server they are in a sorted set, in a Cluster they are searched for,
+//! because no key would be in the slot of every lock.
+
+use futures_util::future::try_join_all;
+use sprag_core::store::Listing;
+use sprag_core::{LockName, Operation, Result};
+
+use crate::link::Link;
+use crate::script::Call;
+use crate::store::RedisStore;
+use crate::way::Way;
+
+/// How many keys a server looks at in one step.
+const STEP: &str = "1000";
+
+/// Up to `count` names in use, in order, after `after` or from the prefix on. There may be some that
+/// are not in use any more.
+pub(crate) async fn page(
+    store: &RedisStore,
+    listing: &Listing,
+    after: Option<&LockName>,
+    count: usize,
+) -> Result<Vec<LockName>> {
+    if let Way::Many(_) = store.way {
+        let mut names = search(store, Operation::List, &listing.prefix).await?;
+        names.retain(|name| after.is_none_or(|after| name > after));
+        names.truncate(count);
+        return Ok(names);
+    }
+    let from = match after {
+        Some(after) if after.as_str() >= listing.prefix.as_str() => format!("({after}"),
+        _ => format!("[{}", listing.prefix),
+    };
+    let (names, count) = (store.keys.names(), count.to_string());
+    let words = ["ZRANGEBYLEX", &names, &from, "+", "LIMIT", "0", &count];
+    let found: Vec<String> = store.way.ask(Operation::List, &names, Call::plain(&words)).await?;
+    let within = found.into_iter().take_while(|name| name.starts_with(&listing.prefix));
+    within.map(LockName::new).collect()
+}
+
+/// The names of all locks that any server has a record of, in order.
+pub(crate) async fn search(
+    store: &RedisStore,
+    operation: Operation,
+    prefix: &str,
+) -> Result<Vec<LockName>> {
+    let pattern = store.keys.records(prefix);
+    let links = store.way.links(operation).await?;
+    let searches = links.iter().map(|link| scan(link, &pattern));
+    let found = try_join_all(searches).await.map_err(|error| error.during(operation))?;
+    let mut names: Vec<_> =
+        found.into_iter().flatten().filter_map(|key| store.keys.name_of(&key)).collect();
+    names.sort();
+    // A lock that moves from one server to another may be seen on both.
+    names.dedup();
+    Ok(names)
+}
+
+async fn scan(link: &Link, pattern: &str) -> Result<Vec<String>> {
+    let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let words = ["SCAN", &cursor, "MATCH", pattern, "COUNT", STEP, "TYPE", "hash"];
+        let (next, keys): (String, Vec<String>) = link.ask(Call::plain(&words)).await?;
+        found.extend(keys);
+        if next == "0" {
+            return Ok(found);
+        }
+        cursor = next;
+    }
+}

@@ -1,0 +1,88 @@
+//! [`Wakeups`]: what this process hears about its waiters.
+//!
+//! The message of a grant carries the fence, and the waiter enters without asking again. It may come
+//! late, even after the lease has ended. That is as safe as an answer that comes late: the waiter
+//! counts its lease from its last question that was answered "not yet", which was before the grant.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sprag_core::mailbox::Mailboxes;
+use sprag_core::{Fence, LeaseId};
+
+/// The mailboxes of this process, and the grants that came for those who wait in a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Wakeups {
+    pub(crate) mailboxes: Mailboxes,
+    /// Who waits in a queue, and the fence of the grant that was told since.
+    awaited: Mutex<HashMap<LeaseId, Option<Fence>>>,
+}
+
+impl Wakeups {
+    /// From now on hints for `lease` are kept, and the grant with which its wait in a queue ends.
+    pub(crate) fn open(&self, lease: LeaseId) {
+        self.mailboxes.open(lease);
+        self.awaited().entry(lease).or_default();
+    }
+
+    /// Forgets what came for `lease`.
+    pub(crate) fn close(&self, lease: LeaseId) {
+        self.mailboxes.close(lease);
+        self.awaited().remove(&lease);
+    }
+
+    /// The fence with which `lease` was granted since it waits, if that was told.
+    pub(crate) fn granted(&self, lease: LeaseId) -> Option<Fence> {
+        self.awaited().get(&lease).copied().flatten()
+    }
+
+    /// Takes in a message: the lease, a colon, and the fence or 0 if it was not granted.
+    pub(crate) fn hear(&self, text: &str) {
+        let (lease, fence) = text.split_once(':').unwrap_or((text, ""));
+        let Ok(lease) = lease.parse() else { return self.mailboxes.notify_all() };
+        let fence = fence.parse().ok().and_then(Fence::new).filter(|fence| *fence > Fence::ZERO);
+        if let Some(granted) = self.awaited().get_mut(&lease) {
+            *granted = fence;
+        }
+        self.mailboxes.notify(lease);
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Option<Fence>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_kept_for_who_waits_and_for_nobody_else() {
+        let (waits, other) = (LeaseId::from_u128(1), LeaseId::from_u128(2));
+        let wakeups = Wakeups::default();
+        wakeups.open(waits);
+        assert_eq!(wakeups.granted(waits), None);
+        wakeups.hear(&format!("{waits}:7"));
+        wakeups.hear(&format!("{other}:8"));
+        assert_eq!((wakeups.granted(waits), wakeups.granted(other)), (Fence::new(7), None));
+        wakeups.close(waits);
+        assert_eq!(wakeups.granted(waits), None);
+    }
+
+    #[test]
+    fn a_loss_and_what_is_not_understood_grant_nothing() {
+        let lease = LeaseId::from_u128(1);
+        let wakeups = Wakeups::default();
+        wakeups.open(lease);
+        for text in ["", "x", ":7"].map(String::from).into_iter().chain([
+            lease.to_string(),
+            format!("{lease}:"),
+            format!("{lease}:0"),
+            format!("{lease}:-7"),
+            format!("{lease}:{}", u64::MAX),
+        ]) {
+            wakeups.hear(&text);
+            assert_eq!(wakeups.granted(lease), None, "{text}");
+        }
+    }
+}
