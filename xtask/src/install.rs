@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use crate::failure::{Failure, Outcome};
+use crate::peers;
 use crate::shell::{self, Shell};
 
 /// Something that has to be on the machine.
@@ -22,6 +23,8 @@ pub(crate) enum Need {
     Redis,
     /// `openssl`, which makes the certificates of those servers.
     Openssl,
+    /// Other libraries that use Redis, and what runs them; not with `SPRAG_SKIP=peers` either.
+    Peers,
     /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`.
     Postgres,
 }
@@ -50,6 +53,14 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         Need::Openssl if skipped("redis") && skipped("postgres") => Ok(()),
         Need::Redis => program(shell, "redis-server", &["redis-server"]),
         Need::Openssl => program(shell, "openssl", &["openssl"]),
+        Need::Peers if skipped("redis") || skipped("peers") => Ok(()),
+        Need::Peers if peers::are_installed(shell) => Ok(()),
+        Need::Peers => {
+            let pip = ["python3", "-m", "pip", "--version"];
+            package(shell, "pip", &pip, &["python3", "python3-pip"])?;
+            program(shell, "npm", &["nodejs", "npm"])?;
+            peers::install(shell)
+        }
         Need::Postgres if skipped("postgres") => Ok(()),
         Need::Postgres => {
             // Debian's has a folder for each version, and none in the path.
@@ -85,6 +96,7 @@ fn package(shell: &Shell, name: &str, probe: &[&str], packages: &[&str]) -> Outc
         match name {
             "redis-server" => "\nor leave out its tests with SPRAG_SKIP=redis",
             "postgres" | "pgbouncer" => "\nor leave out its tests with SPRAG_SKIP=postgres",
+            "pip" | "npm" => "\nor leave out the tests that need it with SPRAG_SKIP=peers",
             "openssl" => "\nor leave out its tests with SPRAG_SKIP=redis,postgres",
             _ => "",
         }

@@ -6,6 +6,7 @@
 
 mod failure;
 mod install;
+mod peers;
 mod proof;
 mod shell;
 mod steps;

@@ -45,7 +45,14 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         about: "cargo nextest run, or cargo test where nextest is not installed",
-        needs: &[Need::CCompiler, Need::Git, Need::Openssl, Need::Postgres, Need::Redis],
+        needs: &[
+            Need::CCompiler,
+            Need::Git,
+            Need::Openssl,
+            Need::Peers,
+            Need::Postgres,
+            Need::Redis,
+        ],
         run: tests,
     },
     Step {
