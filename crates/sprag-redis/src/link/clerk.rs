@@ -16,6 +16,10 @@ use crate::error::Trouble;
 
 /// So long a caller that looks for answers may find none before the thread does it.
 const TRUST: Duration = Duration::from_millis(1);
+/// How long it stays awake for the next request, where callers do not look for answers: so many
+/// naps.
+const NAP: Duration = Duration::from_millis(100);
+const WAKEFUL: u32 = 10;
 
 /// Connects, waits for the answers that callers do not look for, and ends what takes too long.
 pub(super) struct Clerk<C> {
@@ -33,6 +37,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
     /// Works until nobody can ask any more.
     pub(super) fn work(mut self) {
         let mut answers_before = u64::MAX;
+        let mut idle = 0;
         loop {
             let shared = Arc::clone(&self.shared);
             let mut state = shared.lock();
@@ -41,12 +46,14 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
                 return fail_all(&mut state, &trouble);
             }
             let Some(front) = state.pending.front() else {
+                let wakeful = shared.pace.patience().is_none() && idle < WAKEFUL;
                 // Under the lock, so that whoever asks from now on rings.
-                shared.roused.store(false, Ordering::Release);
+                shared.roused.store(wakeful, Ordering::Release);
                 drop(state);
-                self.rest();
+                idle = if self.rest(wakeful) { idle + 1 } else { 0 };
                 continue;
             };
+            idle = 0;
             shared.roused.store(true, Ordering::Release);
             let overdue = front.asked.plus(self.patience);
             if std::mem::take(&mut state.suspect) {
@@ -98,23 +105,44 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
 
     /// Waits for the bell, and for the connection to be ready for `what`.
     fn wait(&mut self, what: PollFlags, patience: Option<Duration>) -> PollFlags {
-        let mut on = vec![PollFd::new(&self.shared.bell, PollFlags::IN)];
-        if !what.is_empty() {
-            on.extend(self.watched.iter().map(|line| PollFd::new(line, what)));
+        let bell = PollFd::new(&self.shared.bell, PollFlags::IN);
+        let (rung, ready) = match &self.watched {
+            Some(line) if !what.is_empty() => {
+                let mut on = [bell, PollFd::new(line, what)];
+                // It only fails for want of memory; then the next turn decides.
+                drop(wait(&mut on, patience));
+                (on[0].revents(), on[1].revents())
+            }
+            _ => {
+                let mut on = [bell];
+                drop(wait(&mut on, patience));
+                (on[0].revents(), PollFlags::empty())
+            }
+        };
+        if !rung.is_empty() {
+            self.shared.heard_bell();
         }
-        // It only fails for want of memory; then the next turn decides.
-        drop(wait(&mut on, patience));
-        let ready = on.get(1).map_or(PollFlags::empty(), PollFd::revents);
-        self.shared.heard_bell();
         ready
     }
 
-    /// Nothing is under way: waits until something is, or the server hangs up.
-    fn rest(&mut self) {
-        if !self.wait(PollFlags::RDHUP, None).is_empty() {
+    /// Nothing is under way: waits until something is, or the server hangs up. While wakeful, it
+    /// looks for answers to what is asked meanwhile, for a while; whether nothing happened then.
+    fn rest(&mut self, wakeful: bool) -> bool {
+        let (what, patience) =
+            if wakeful { (PollFlags::IN, Some(NAP)) } else { (PollFlags::RDHUP, None) };
+        let ready = self.wait(what | PollFlags::RDHUP, patience);
+        if ready.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
             let shared = Arc::clone(&self.shared);
-            self.hang_up(&mut shared.lock(), &self.trouble("closed the connection"));
+            let mut state = shared.lock();
+            // What it said before is still good.
+            let gone = shared.take(&mut state).err();
+            let trouble = gone.map_or_else(
+                || self.trouble("closed the connection"),
+                |e| Trouble::io(&self.address, &e),
+            );
+            self.hang_up(&mut state, &trouble);
         }
+        ready.is_empty()
     }
 
     fn reconnect(&mut self) {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A server that takes longer is not looked for: sleeping costs less.
-const FAR: u32 = 150;
+const FAR: u32 = 80;
 /// What is believed before the first answer.
-const GUESS: u32 = 50;
+const GUESS: u32 = 30;
 
 /// A moving average of the time to an answer, in microseconds.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ impl Pace {
     /// How long to look for an answer, if at all.
     pub(super) fn patience(&self) -> Option<Duration> {
         let usual = self.micros.load(Ordering::Relaxed);
-        (usual < FAR && !self.alone).then(|| Duration::from_micros(u64::from(2 * usual.max(25))))
+        (usual < FAR && !self.alone)
+            .then(|| Duration::from_micros(u64::from(usual + usual / 4 + 10)))
     }
 
     pub(super) fn learn(&self, took: Duration) {
@@ -43,7 +44,7 @@ mod tests {
     #[test]
     fn a_server_far_away_is_not_looked_for() {
         let pace = Pace { micros: AtomicU32::new(GUESS), alone: false };
-        assert!(pace.patience().unwrap() >= Duration::from_micros(50));
+        assert!(pace.patience().unwrap() >= Duration::from_micros(GUESS.into()));
         for _ in 0..16 {
             pace.learn(Duration::from_secs(5));
         }

@@ -172,7 +172,7 @@ impl Shared {
     /// The thread has heard the bell; what was rung for is seen after this.
     pub(super) fn heard_bell(&self) {
         let mut count = [0; 8];
-        // Nothing to read: it was not the bell that woke the thread.
+        // It has just been found to be there.
         rustix::io::read(&self.bell, &mut count).ok();
         self.rung.store(false, Ordering::Release);
     }
