@@ -29,6 +29,8 @@ const STORE_RETRIES: RetryConfig = RetryConfig {
     max_delay: Duration::from_secs(1),
     backoff_multiplier: 2.0,
 };
+/// For one that waits in the store already: it outlasts the restart or failover of a server.
+const WAITER_RETRIES: RetryConfig = RetryConfig { max_attempts: 24, ..STORE_RETRIES };
 /// How often a lock is looked at by those whose turn is next, although a hint should come.
 const LOOK: Duration = Duration::from_millis(250);
 /// How often by those further back, at most this many times as seldom.
@@ -171,7 +173,7 @@ impl<'a> Acquisition<'a> {
                     let (contention, queued) = split(answer);
                     lease.with(|tenure| tenure.not_granted(sent, queued));
                     self.core.registry.reschedule(&lease);
-                    failures = Backoff::new(STORE_RETRIES, None);
+                    failures = Backoff::new(WAITER_RETRIES, None);
                     if let Err(error) = self.may_wait(&contention, last_chance) {
                         self.leave(pending).await;
                         return Err(error);

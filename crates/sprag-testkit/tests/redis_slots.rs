@@ -1,0 +1,108 @@
+//! A Redis Cluster whose slots move and whose masters die, and a failover that forgets a lock.
+
+use std::time::Duration;
+
+use sprag::Locks;
+use sprag_testkit::proxy::Proxy;
+use sprag_testkit::redis_server::{RedisCluster, RedisServer, RedisSetup};
+use sprag_testkit::support::{LONG, eventually, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_moves_takes_its_locks_along() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let cluster = RedisCluster::start().await;
+    let locks = Locks::open(&cluster.url()).unwrap();
+    let guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("job").ttl(LONG).own_party().acquire());
+    let waits = || async { locks.inspect("job").await.unwrap().waiters.len() == 1 };
+    eventually("it waits", waits).await;
+
+    let slot = cluster.slot("sprag:job");
+    let from = cluster.owner(slot).unwrap();
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, to);
+    // Nobody gets in between, wherever the keys are.
+    for moved in [false, true] {
+        if moved {
+            cluster.move_keys(slot, to);
+        }
+        let tried = locks.lock("job").own_party().try_acquire().await;
+        assert!(!matches!(tried, Ok(Some(_))), "granted to two");
+    }
+    let releasing = tokio::spawn(guard.release());
+    cluster.end_move(slot, to);
+    within("it is released", releasing).await.unwrap().unwrap();
+    let next = within("it is handed over", waiting).await.unwrap().unwrap();
+    assert!(next.is_valid());
+    assert_eq!(cluster.owner(slot), Some(to));
+    next.release().await.unwrap();
+    locks.lock("job").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_dies_is_followed_by_its_replica() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let mut cluster = RedisCluster::start().await;
+    let locks = Locks::open(&format!("{}?timeout_ms=500", cluster.url())).unwrap();
+    let guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("job").ttl(LONG).own_party().acquire());
+    let waits = || async { locks.inspect("job").await.unwrap().waiters.len() == 1 };
+    eventually("it waits", waits).await;
+    let slot = cluster.slot("sprag:job");
+    let owner = cluster.owner(slot).unwrap();
+    // What the replica has not heard of yet it would forget.
+    let replica = &cluster.nodes()[owner + 3];
+    let key = guard.lease().to_string();
+    let repeated = || async {
+        let mut talk = replica.talk();
+        talk.ask(&["READONLY"]).unwrap();
+        talk.ask(&["GET", "sprag:job"]).unwrap() == key
+    };
+    eventually("the replica has it", repeated).await;
+    cluster.nodes()[owner].kill();
+    cluster.until_moved(slot, owner).await;
+
+    let fence = guard.fence();
+    let released = async {
+        // The request that finds the new master may be the second.
+        while guard.is_valid() && locks.inspect("job").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await
+    };
+    within("it is released", released).await.unwrap();
+    let next = within("it is handed over", waiting).await.unwrap().unwrap();
+    assert!(next.fence() > fence);
+}
+
+/// F27: without `min_replicas` a failover may forget a lock, and then the fence tells who is who;
+/// with it, such a lock is never granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_that_forgets_a_lock_still_tells_the_fences_apart() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let mut master = RedisSetup::new().tcp().start().await;
+    let between = Proxy::start(master.address());
+    let port = between.address().rsplit(':').next().unwrap().parse().unwrap();
+    let replica = RedisSetup::new().tcp().replica_of(port).start().await;
+    replica.until_linked().await;
+    between.freeze();
+
+    let careless = Locks::open(&master.url()).unwrap();
+    let forgotten = careless.lock("job").ttl(LONG).acquire().await.unwrap();
+    let careful = Locks::open(&format!("{}?min_replicas=1&timeout_ms=400", master.url())).unwrap();
+    let error = careful.lock("other").ttl(LONG).acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("replicas"), "{error}");
+
+    master.kill();
+    replica.ask(&["REPLICAOF", "NO", "ONE"]);
+    let after = Locks::open(&replica.url()).unwrap();
+    let second = after.lock("job").ttl(Duration::from_secs(5)).try_acquire().await.unwrap();
+    let second = second.expect("the replica never heard of it");
+    assert!(second.fence() > forgotten.fence());
+}
