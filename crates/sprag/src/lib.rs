@@ -51,6 +51,9 @@ mod docs {
     struct Migration;
     #[doc = include_str!("../../../docs/stores/memory.md")]
     struct Memory;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/stores/postgres.md")]
+    struct Postgres;
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/stores/redis.md")]
     struct Redis;

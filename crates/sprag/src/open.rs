@@ -29,6 +29,8 @@ pub struct StoreKind {
     pub between: &'static str,
     /// What breaks its promise, in a few words each.
     pub broken_by: &'static [&'static str],
+    /// What it keeps in a database, as SQL, for people who may create it where sprag may not.
+    pub sql: Option<&'static str>,
     /// What it can do, without opening one.
     pub capability: fn() -> Capability,
     open: fn(&StoreUrl<'_>) -> Result<Arc<dyn Store>>,

@@ -63,7 +63,7 @@ fn act(command: Command, context: &Context) -> Outcome {
         Command::Why(args) => why::why(&args, context),
         Command::Break(args) => breaking::break_lock(&args, context),
         Command::Log(args) => log::show(&args, context),
-        Command::Stores(_) => stores::show(context),
+        Command::Stores(args) => stores::show(&args, context),
         Command::Doctor(args) => doctor::examine(&args, context),
         Command::Demo(_) => demo::demo(context),
         Command::Config(args) => config::show(&args, context),

@@ -4,15 +4,21 @@ use serde_json::{Value, json};
 use sprag::{Capability, StoreKind};
 
 use super::Outcome;
+use crate::args::Stores;
+use crate::code::Code;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::table::Table;
 use crate::output::view::millis;
 
 /// Shows what each kind of store promises and can do.
-pub(crate) fn show(context: &Context) -> Outcome {
+pub(crate) fn show(args: &Stores, context: &Context) -> Outcome {
     let output = &context.output;
     let kinds = sprag::stores();
+    if let Some(scheme) = &args.sql {
+        return show_sql(scheme, context);
+    }
     if output.json {
         let kinds: Vec<Value> = kinds.iter().map(to_json).collect();
         output.answer(json!({"stores": kinds}));
@@ -50,6 +56,22 @@ pub(crate) fn show(context: &Context) -> Outcome {
     }
     output.line("");
     output.line("What the promises mean: sprag explain guarantees");
+    Ok(Exit::OK)
+}
+
+fn show_sql(scheme: &str, context: &Context) -> Outcome {
+    let kind = sprag::stores().iter().find(|kind| kind.scheme == scheme);
+    let Some(sql) = kind.and_then(|kind| kind.sql) else {
+        let able = sprag::stores().iter().filter(|kind| kind.sql.is_some());
+        let able = able.map(|kind| kind.scheme).collect::<Vec<_>>().join(" ");
+        let message = format!("{scheme:?} is no store that keeps its locks in SQL tables of yours");
+        return Err(Failure::new(Code::Usage, message).advice(format!("there is: {able}")));
+    };
+    if context.output.json {
+        context.output.answer(json!({"store": scheme, "sql": sql}));
+    } else {
+        context.output.line(sql.trim_end());
+    }
     Ok(Exit::OK)
 }
 

@@ -30,7 +30,11 @@ fn bad_input_is_named_with_its_place_and_what_was_meant() {
         (&["explain", "SP01"], 64, &["\"SP01\"", "\"SP001\""]),
         (&["explain", "exit-code"], 64, &["\"exit-codes\""]),
         (&["man", "rum"], 64, &["\"run\""]),
-        (&["ls", "-S", "mysql://db/x"], 78, &["mysql://db/x", "supports: memory sqlite redis"]),
+        (
+            &["ls", "-S", "mysql://db/x"],
+            78,
+            &["mysql://db/x", "supports: memory sqlite redis postgres"],
+        ),
         (&["ls", "-S", "sqlite://x.db"], 78, &["sqlite:locks.db", "sqlite:///"]),
         (&["ls", "-S", "sqlite:x.db?mode=ro"], 78, &["unknown parameter", "busy_timeout_ms"]),
         (&["ls", "-S", "locks.db"], 78, &["--store names no store", "sqlite:./locks.db"]),

@@ -20,6 +20,8 @@ macro_rules! objects {
         concat!(
             include_str!("tables.sql"),
             "\n",
+            include_str!("fence.sql"),
+            "\n",
             include_str!("../lease/sql/words.sql"),
             "\n",
             include_str!("../lease/sql/step.sql"),

@@ -79,6 +79,15 @@ impl Database {
         self.place.port
     }
 
+    /// Runs SQL as any other program would, and gives back its rows, or what is wrong.
+    ///
+    /// # Errors
+    ///
+    /// What PostgreSQL says.
+    pub fn try_sql(&self, text: &str) -> Result<String, String> {
+        self.place.sql(&self.name, text)
+    }
+
     /// Runs SQL as any other program would, and gives back its rows.
     ///
     /// # Panics

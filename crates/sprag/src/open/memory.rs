@@ -17,6 +17,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     ],
     between: "the tasks of one process",
     broken_by: &["the end of the process, which forgets all locks and fences"],
+    sql: None,
     capability: MemoryStore::ability,
     open,
 };

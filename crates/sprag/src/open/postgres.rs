@@ -27,6 +27,7 @@ pub(super) const KIND: StoreKind = StoreKind {
         "fsync = off and a crash of its machine",
         "somebody who changes its tables",
     ],
+    sql: Some(sprag_postgres::SQL),
     capability: PostgresStore::ability,
     open: |url| {
         let config = config(url)?;

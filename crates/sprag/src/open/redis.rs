@@ -31,6 +31,7 @@ pub(super) const KIND: StoreKind = StoreKind {
         "a jump of the server's clock",
         "somebody who deletes its keys",
     ],
+    sql: None,
     capability: RedisStore::ability,
     open: |url| Ok(Arc::new(RedisStore::open(config(url)?)?) as Arc<dyn Store>),
 };

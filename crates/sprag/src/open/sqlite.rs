@@ -25,6 +25,7 @@ pub(super) const KIND: StoreKind = StoreKind {
         "somebody who deletes or replaces the file while it is used",
         "a file system that loses what was written and flushed",
     ],
+    sql: None,
     capability: SqliteStore::ability,
     open,
 };
