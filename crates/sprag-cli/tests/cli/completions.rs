@@ -25,7 +25,7 @@ fn commands_flags_values_locks_and_stores_are_completed() {
         (&["run", "db", "--", "d"], &[]),
         (&["run", "-w", ""], &[]),
         (&["-S", ""], &["prod", "memory:", "sqlite:", "redis:", "postgres:"]),
-        (&["ls", "--store", "p"], &["prod"]),
+        (&["ls", "--store", "pr"], &["prod"]),
         (&["ls", "-o", "h"], &["holder", "held", "host"]),
         (&["ls", "--w"], &["--watch"]),
         (&["completions", ""], &["bash", "zsh", "fish"]),
