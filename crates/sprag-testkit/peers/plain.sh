@@ -1,6 +1,6 @@
 # SET NX PX and a script that compares and deletes, as a process that tests drive: try, hold or
 # rounds. What any program can do with redis-cli.
-mode=$1 host=$2 port=$3 key=$4 rounds=$5 folder=$6
+mode=$1 host=$2 port=$3 key=$4 folder=$5
 token=$$-$(date +%s%N)
 
 ask() { redis-cli -h "$host" -p "$port" "$@"; }
@@ -28,14 +28,16 @@ case $mode in
     echo released
     ;;
   *)
-    while [ "$rounds" -gt 0 ]; do
+    rounds=0
+    until [ -e "$folder/enough" ]; do
       until lock; do :; done
       section
       unlock
-      rounds=$((rounds - 1))
+      rounds=$((rounds + 1))
+      [ "$rounds" -gt 1 ] || echo ready
       # Others get their turn.
-      sleep 0.01
+      sleep 0.025
     done
-    echo "done"
+    echo "done $rounds"
     ;;
 esac

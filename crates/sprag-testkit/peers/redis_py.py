@@ -44,10 +44,13 @@ elif mode == "hold":
         sys.stdin.read()
     print("released", flush=True)
 else:
-    rounds, folder = int(sys.argv[5]), sys.argv[6]
-    for _ in range(rounds):
+    folder, rounds = sys.argv[5], 0
+    while not os.path.exists(os.path.join(folder, "enough")):
         with lock():
             section(folder)
+        rounds += 1
+        if rounds == 1:
+            print("ready", flush=True)
         # Others get their turn.
-        time.sleep(0.01)
-    print("done", flush=True)
+        time.sleep(0.025)
+    print("done", rounds, flush=True)

@@ -4,7 +4,7 @@ const path = require("path");
 const Redis = require("ioredis");
 const Redlock = require("redlock");
 
-const [mode, host, port, key, rounds, folder] = process.argv.slice(2);
+const [mode, host, port, key, folder] = process.argv.slice(2);
 const client = new Redis(Number(port), host);
 const redlock = (retryCount) =>
   new Redlock([client], { retryCount, retryDelay: 2, retryJitter: 2 });
@@ -48,14 +48,16 @@ async function main() {
     await lock.unlock();
     console.log("released");
   } else {
-    for (let round = 0; round < Number(rounds); round++) {
+    let rounds = 0;
+    while (!fs.existsSync(path.join(folder, "enough"))) {
       const lock = await redlock(-1).lock(key, TTL);
       await section();
       await lock.unlock();
+      if (++rounds === 1) console.log("ready");
       // Others get their turn.
-      await pause(10);
+      await pause(25);
     }
-    console.log("done");
+    console.log(`done ${rounds}`);
   }
 }
 

@@ -12,7 +12,8 @@ use sprag_testkit::support::{LONG, eventually, look, within};
 
 /// Set for the process that is rslock's: its arguments.
 const PEER: &str = "SPRAG_TEST_PEER";
-const ROUNDS: u64 = 40;
+/// How often each of ours is inside while others are.
+const VISITS: u64 = 20;
 
 /// How another library is started.
 type Start = fn() -> Option<Command>;
@@ -48,9 +49,10 @@ impl Peer {
             let count = self.output.read_line(&mut line).expect("it speaks text");
             assert_ne!(count, 0, "it ended without a word");
             // A test that plays a peer says other things, too.
-            let word = line.trim();
-            if ["granted", "held", "released", "done"].contains(&word) {
-                return word.to_owned();
+            let text = line.trim();
+            let word = text.split(' ').next().unwrap_or_default();
+            if ["granted", "held", "released", "ready", "done"].contains(&word) {
+                return text.to_owned();
             }
         }
     }
@@ -145,35 +147,36 @@ async fn all_at_once(start: Start, server: &RedisServer) {
     let folder = tempfile::tempdir().expect("there is room for temporary files");
     let section = Section::at(&folder);
     std::fs::write(section.file("counter"), "0").expect("a file can be written");
-    let (rounds, path) = (ROUNDS.to_string(), folder.path().display().to_string());
-    let theirs = [(); 2].map(|()| launch(start, server, &["rounds", &rounds, &path]));
-    let stop = tokio::sync::watch::Sender::new(false);
+    let path = folder.path().display().to_string();
+    let mut theirs = [(); 2].map(|()| launch(start, server, &["rounds", &path]));
+    for peer in &mut theirs {
+        assert_eq!(tokio::task::block_in_place(|| peer.word()), "ready");
+    }
     let ours = [(); 2].map(|()| {
         let locks = Locks::open(&server.url()).expect("the server is there");
-        let (section, stop) = (section.clone(), stop.subscribe());
+        let section = section.clone();
         tokio::spawn(async move {
-            let mut visits = 0_u64;
-            while !*stop.borrow() {
+            for _ in 0..VISITS {
                 let guard = locks.lock("report").ttl(LONG).acquire().await.expect("it is granted");
                 section.visit().await;
                 assert!(guard.is_valid());
                 guard.release().await.expect("it is ours");
-                visits += 1;
                 // Others get their turn.
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(..8))).await;
             }
-            visits
         })
     });
-    for peer in theirs {
-        assert_eq!(tokio::task::block_in_place(|| peer.finish()), "done");
-    }
-    stop.send_replace(true);
-    let mut visits = 2 * ROUNDS;
     for task in ours {
-        visits += within("our side ends", task).await.expect("nobody else was inside");
+        task.await.expect("nobody else was inside");
     }
-    assert!(visits >= 2 * ROUNDS + 10, "our side was hardly there: {visits} visits in all");
+    std::fs::write(section.file("enough"), "").expect("a file can be written");
+    let mut visits = 2 * VISITS;
+    for peer in theirs {
+        let word = tokio::task::block_in_place(|| peer.finish());
+        let rounds = word.strip_prefix("done ").and_then(|rounds| rounds.parse::<u64>().ok());
+        visits += rounds.unwrap_or_else(|| panic!("{word:?} is no number of rounds"));
+    }
+    assert!(visits > 2 * VISITS + 4, "the others were hardly there: {visits} visits in all");
     assert!(!section.file("overlap").exists(), "two were inside at once");
     assert_eq!(section.count(), visits, "an update was lost");
 }
@@ -258,15 +261,20 @@ async fn play_rslock(words: &str) {
         }
         _ => {
             manager.set_retry(1, Duration::from_millis(2));
-            let section = Section::at(words[5]);
-            for _ in 0..words[4].parse().expect("a number of rounds") {
+            let section = Section::at(words[4]);
+            let mut rounds = 0;
+            while !section.file("enough").exists() {
                 let guard = manager.acquire(key, ttl).await.expect("it is granted");
                 section.visit().await;
                 guard.release().await;
+                rounds += 1;
+                if rounds == 1 {
+                    say("ready");
+                }
                 // Others get their turn.
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(25)).await;
             }
-            say("done");
+            say(&format!("done {rounds}"));
         }
     }
 }
