@@ -2,9 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What `sprag run` hands on to its command, or is ended by while it waits.
@@ -29,12 +32,35 @@ const FROM_KERNEL: i32 = 0x80;
 pub(crate) struct Signals(SignalFd);
 
 /// Starts something as if no signal had ever been blocked here: a child inherits the block.
+///
+/// What comes in that instant is caught and comes again when it is over: it must neither end this
+/// process nor be lost. A signal that is ignored stays so, as a child inherits that as well.
 pub(crate) fn with_no_signal_blocked<T>(start: impl FnOnce() -> T) -> io::Result<T> {
     let blocked = SigSet::thread_get_mask()?;
+    let ignored = ignored();
+    let mut caught = Vec::new();
+    for signal in blocked.iter().filter(|signal| ignored >> (*signal as i32 - 1) & 1 == 0) {
+        let flag = Arc::new(AtomicBool::new(false));
+        let hook = signal_hook::flag::register(signal as i32, Arc::clone(&flag))?;
+        caught.push((signal, flag, hook));
+    }
     SigSet::empty().thread_set_mask()?;
     let started = start();
     blocked.thread_set_mask()?;
+    for (signal, flag, hook) in caught {
+        signal_hook::low_level::unregister(hook);
+        if flag.load(Ordering::SeqCst) {
+            kill(Pid::this(), signal)?;
+        }
+    }
     Ok(started)
+}
+
+/// The signals that whoever started this process had ignored, as bits.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// One signal that came.
@@ -58,10 +84,7 @@ impl Received {
 
     /// Whether whoever started this process had it ignored, as nohup(1) does.
     pub(crate) fn is_ignored(self) -> bool {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        mask >> (self.number - 1) & 1 == 1
+        ignored() >> (self.number - 1) & 1 == 1
     }
 }
 
