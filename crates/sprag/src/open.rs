@@ -85,7 +85,9 @@ pub fn redact(url: &str) -> String {
 /// | `memory:` | a new store inside this process |
 /// | `memory:NAME` | the store of that name inside this process |
 /// | `redis://localhost:6379` | a Redis server |
-/// | `redis+unix:///run/redis.sock` | a Redis server on a Unix socket |
+/// | `rediss://`, `redis+unix:///run/redis.sock` | over TLS; on a Unix socket |
+/// | `redis+sentinel://s1,s2/mymaster` | the master that sentinels name |
+/// | `redis+cluster://n1,n2` | a Redis Cluster |
 /// | `postgres://localhost/app` | a PostgreSQL database |
 ///
 /// Blocks for as long as it takes to open a file or a connection.
@@ -113,10 +115,28 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         Some(kind) => (kind.open)(&url).map_err(|error| error.at(kind.scheme)),
         None => {
             let known = KINDS.iter().map(|kind| kind.scheme).collect::<Vec<_>>().join(" ");
-            let message = format!("unknown store \"{url}\"; this build supports: {known}");
+            let hint = match left_out(url.scheme) {
+                Some(feature) => {
+                    format!(": turn on the feature `{feature}` of the crate `sprag` for this one")
+                }
+                None => String::new(),
+            };
+            let message = format!("unknown store \"{url}\"; this build supports: {known}{hint}");
             Err(Error::bad_input(Operation::Open, message))
         }
     }
+}
+
+/// The feature that would bring a store that this build does not have.
+fn left_out(scheme: &str) -> Option<&'static str> {
+    let scheme = scheme.to_ascii_lowercase();
+    let feature = match scheme.split('+').next()? {
+        "redis" | "rediss" | "redlock" => "redis",
+        "postgres" | "postgresql" => "postgres",
+        "sqlite" => "sqlite",
+        _ => return None,
+    };
+    Some(feature)
 }
 
 #[cfg(test)]
