@@ -1,5 +1,5 @@
 //! Other libraries for the same locks, in a folder of their own under `target/`: the tests see that
-//! they and we exclude each other.
+//! they and we exclude each other, and a benchmark compares their speed.
 
 use crate::failure::{Failure, Outcome};
 use crate::shell::{self, Shell};
@@ -12,7 +12,7 @@ struct Library {
 }
 
 /// The same versions are named where the tests miss them.
-const LIBRARIES: [Library; 2] = [
+const LIBRARIES: [Library; 3] = [
     Library {
         name: "redis-py",
         path: "target/peers/python/redis",
@@ -24,6 +24,21 @@ const LIBRARIES: [Library; 2] = [
             "--quiet",
             "--target",
             "target/peers/python",
+            "redis==8.1.0",
+        ],
+    },
+    Library {
+        name: "pottery",
+        path: "target/peers/python/pottery",
+        install: &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--target",
+            "target/peers/python",
+            "pottery==3.0.1",
             "redis==8.1.0",
         ],
     },

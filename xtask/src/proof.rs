@@ -93,8 +93,13 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
             let fixed = ["run", "--release", "-p", "sprag-bench", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
+        Some("redis") => {
+            install::ensure(shell, [Need::CCompiler, Need::Redis, Need::Peers])?;
+            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
+            shell::run(shell.cargo(&fixed).args(arguments))
+        }
         name => Err(Failure::usage(format!(
-            "there is no benchmark `{}`; there are: local, cli",
+            "there is no benchmark `{}`; there are: local, cli, redis",
             name.unwrap_or_default()
         ))),
     }

@@ -1,7 +1,7 @@
 //! Benchmarks of sprag against references that are measured in the same run.
 //!
-//! `cargo xtask bench local` and `cargo xtask bench cli` start it. Only ratios carry over from one machine to another, and
-//! only if both sides were measured alternately: everything here comes in pairs.
+//! `cargo xtask bench local`, `cli` and `redis` start it. Only ratios carry over from one machine to
+//! another, and only if both sides were measured alternately: everything here comes in pairs.
 
 mod cli;
 mod contended;
@@ -10,6 +10,8 @@ mod machine;
 mod member;
 mod memory;
 mod options;
+#[cfg(feature = "peers")]
+mod redis;
 mod report;
 mod stats;
 mod subject;
@@ -35,6 +37,10 @@ fn main() -> ExitCode {
     let outcome = match options::parse(&arguments) {
         Ok(Verb::Local(options)) => run(&options, LOCAL, local),
         Ok(Verb::Cli(options)) => run(&options, cli::PAGE, cli::measure),
+        #[cfg(feature = "peers")]
+        Ok(Verb::Redis(options)) => run(&options, redis::PAGE, redis::measure),
+        #[cfg(not(feature = "peers"))]
+        Ok(Verb::Redis(_)) => Err(anyhow::anyhow!("build it with --features peers")),
         Ok(Verb::Member(folder)) => member::run(&folder).map(|()| ExitCode::SUCCESS),
         Ok(Verb::Holder(folder)) => memory::hold(&folder).map(|()| ExitCode::SUCCESS),
         Err(message) => {

@@ -10,6 +10,8 @@ pub(crate) enum Verb {
     Local(Options),
     /// The benchmark of the `sprag` command.
     Cli(Options),
+    /// The benchmark of the Redis store.
+    Redis(Options),
     /// One process of the crowd, started by the benchmark.
     Member(PathBuf),
     /// The process that holds many locks, started by the benchmark.
@@ -35,12 +37,18 @@ impl Options {
     fn of(benchmark: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         Self {
-            pairs: 7,
+            pairs: if benchmark == "redis" { 5 } else { 7 },
             processes: 64,
             length: Duration::from_secs(3),
             check: false,
             page: root.map(|root| root.join(format!("docs/bench-{benchmark}.md"))),
         }
+    }
+
+    /// How long one side is measured each time where nobody waits.
+    #[cfg(feature = "peers")]
+    pub(crate) fn turn(&self) -> Duration {
+        self.length / 4
     }
 }
 
@@ -56,7 +64,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
     let mut words = arguments.iter().map(String::as_str);
     let mut folder = || words.next().map(PathBuf::from).ok_or("no folder".to_owned());
     match arguments.first().map(String::as_str) {
-        Some("local" | "cli") => {}
+        Some("local" | "cli" | "redis") => {}
         Some("crowd-member") => {
             folder()?;
             return folder().map(Verb::Member);
@@ -67,7 +75,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
         }
         other => {
             let other = other.unwrap_or_default();
-            return Err(format!("there is no benchmark `{other}`; there are: local, cli"));
+            return Err(format!("there is no benchmark `{other}`; there are: local, cli, redis"));
         }
     }
     let benchmark = arguments[0].as_str();
@@ -87,7 +95,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
             other => return Err(format!("`{benchmark}` takes no `{other}`; there are:{FLAGS}")),
         }
     }
-    Ok(if benchmark == "cli" { Verb::Cli(options) } else { Verb::Local(options) })
+    Ok(match benchmark {
+        "cli" => Verb::Cli(options),
+        "redis" => Verb::Redis(options),
+        _ => Verb::Local(options),
+    })
 }
 
 fn number(flag: &str, word: Option<&str>) -> Result<usize, String> {

@@ -88,6 +88,12 @@ impl Round {
         self.in_order().windows(2).map(gap).collect()
     }
 
+    /// How often anybody entered.
+    #[cfg(feature = "peers")]
+    pub(crate) fn visits_in_all(&self) -> usize {
+        self.visits().count()
+    }
+
     fn in_order(&self) -> Vec<Visit> {
         let mut visits: Vec<Visit> = self.visits().copied().collect();
         visits.sort_unstable();

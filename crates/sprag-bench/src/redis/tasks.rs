@@ -1,0 +1,53 @@
+//! Many tasks, each with a lock of its own, over one client.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::future::try_join_all;
+
+use super::hand::ByHand;
+use super::locker::Locker;
+use super::subject::Subject;
+use crate::now_nanos;
+use crate::options::Options;
+use crate::report::{Goal, Row, progress};
+
+pub(crate) async fn measure(url: &str, options: &Options) -> Result<Vec<Row>> {
+    let (subject, by_hand) = (Subject::open(url)?, ByHand::new(url, true).await?);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for pair in 0..=options.pairs {
+        let one = cycles_per_second(&subject, "sprag", options).await?;
+        let other = cycles_per_second(&by_hand, "by-hand", options).await?;
+        if pair > 0 {
+            progress(&format!("distinct locks: pair {pair} of {}", options.pairs));
+            ours.push(one);
+            theirs.push(other);
+        }
+    }
+    let what = format!("{} tasks on distinct locks, cycles/s", options.processes);
+    let by_hand = ("fenced by hand, one connection", theirs.as_slice());
+    Ok(vec![Row::pairs(&what, &ours, by_hand, Some(Goal::AtLeast(0.8)))])
+}
+
+async fn cycles_per_second<L: Locker + Clone + 'static>(
+    locker: &L,
+    name: &str,
+    options: &Options,
+) -> Result<f64> {
+    let start = now_nanos();
+    let end = start + u64::try_from(options.turn().as_nanos())?;
+    let tasks = (0..options.processes).map(|task| {
+        let (mut locker, lock) = (locker.clone(), format!("bench:{name}:{task}"));
+        tokio::spawn(async move {
+            let mut cycles = 0_u32;
+            while now_nanos() < end {
+                locker.visit(&lock, Duration::ZERO).await?;
+                cycles += 1;
+            }
+            Ok::<_, anyhow::Error>(cycles)
+        })
+    });
+    let cycles: Result<Vec<u32>> = try_join_all(tasks).await?.into_iter().collect();
+    let sum: u32 = cycles?.iter().sum();
+    Ok(f64::from(sum) / ((now_nanos() - start) as f64 / 1e9))
+}

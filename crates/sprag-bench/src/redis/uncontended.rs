@@ -1,0 +1,78 @@
+//! One task, one lock that nobody else wants.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::foreign;
+use super::hand::ByHand;
+use super::locker::Locker;
+use super::peers::{self, Peer};
+use super::subject::Subject;
+use crate::now_nanos;
+use crate::options::Options;
+use crate::report::{Goal, Row, progress};
+
+const LOCK: &str = "bench:uncontended";
+
+/// sprag, what is sent by hand, and the other libraries in turn.
+pub(crate) async fn measure(url: &str, folder: &Path, options: &Options) -> Result<Vec<Row>> {
+    let mut sides: Vec<(&str, Box<dyn Locker>, Option<Goal>)> = vec![
+        ("sprag", Box::new(Subject::open(url)?), None),
+        ("fenced by hand", Box::new(ByHand::new(url, true).await?), Some(Goal::AtLeast(0.95))),
+        ("bare by hand", Box::new(ByHand::new(url, false).await?), Some(Goal::AtLeast(0.85))),
+    ];
+    for peer in Peer::ALL {
+        let goal = if peer == Peer::Rslock { 0.95 } else { 1.0 };
+        sides.push((
+            peer.name(),
+            peers::connect(peer, &[url.to_owned()]).await?,
+            Some(Goal::AtLeast(goal)),
+        ));
+    }
+    let mut figures = vec![Vec::new(); sides.len()];
+    let mut others = vec![Vec::new(); foreign::ALL.len()];
+    for pair in 0..=options.pairs {
+        for (index, (name, side, _)) in sides.iter_mut().enumerate() {
+            let figure =
+                cycles_per_second(side.as_mut(), &format!("{LOCK}:{name}"), options.turn()).await?;
+            // The first time warms up, and does not count.
+            if pair > 0 {
+                figures[index].push(figure);
+            }
+        }
+        for (index, other) in foreign::ALL.iter().enumerate() {
+            if pair > 0 {
+                others[index].push(other.cycles_per_second(url, folder, options.turn()).await?);
+            }
+        }
+        progress(&format!("uncontended: pair {pair} of {}", options.pairs));
+    }
+    let what = "uncontended acquire + release, cycles/s";
+    let ours = &figures[0];
+    let by_hand = sides.iter().zip(&figures).skip(1);
+    let mut rows: Vec<_> = by_hand
+        .map(|((name, _, goal), theirs)| Row::pairs(what, ours, (name, theirs), *goal))
+        .collect();
+    rows.extend(
+        foreign::ALL
+            .iter()
+            .zip(&others)
+            .map(|(other, theirs)| Row::pairs(what, ours, (other.name(), theirs), other.goal())),
+    );
+    Ok(rows)
+}
+
+async fn cycles_per_second(side: &mut dyn Locker, lock: &str, length: Duration) -> Result<f64> {
+    let start = now_nanos();
+    let end = start + u64::try_from(length.as_nanos())?;
+    let mut cycles = 0_u32;
+    loop {
+        let visit = side.visit(lock, Duration::ZERO).await?;
+        cycles += 1;
+        if visit.left >= end {
+            return Ok(f64::from(cycles) / ((visit.left - start) as f64 / 1e9));
+        }
+    }
+}
