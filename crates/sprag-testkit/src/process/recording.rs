@@ -89,6 +89,22 @@ impl Recording {
     }
 }
 
+/// A release that was asked for. It is written down also if nobody waits for the answer: it may have
+/// been heard.
+struct Asked<'a> {
+    recording: &'a Recording,
+    event: Event,
+    sent: u64,
+    outcome: Outcome,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let event = self.event.clone().at(self.sent, Recorder::now_ns());
+        self.recording.record(event.outcome(self.outcome));
+    }
+}
+
 fn after(sent: u64, duration: Duration) -> u64 {
     sent.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -146,18 +162,20 @@ impl Store for Recording {
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         let known = self.leases().get(&lease).copied();
-        let sent = Recorder::now_ns();
-        let answer = self.store.release(name, lease).await;
-        let outcome = match &answer {
-            Ok(Released::Freed) => Outcome::Freed,
-            Ok(Released::AlreadyGone(_)) => Outcome::AlreadyLost,
-            Err(_) => Outcome::Unknown,
-        };
         let mode = known.map_or(Mode::Exclusive, |known| known.mode);
         // A lease of unknown origin came by a ticket, so it was granted.
         let granted = known.is_none_or(|known| known.granted);
         let op = if granted { Op::Released } else { Op::Withdrawn };
-        self.record(self.event(name, lease, mode, op, sent).outcome(outcome));
+        let event = Event::new(&self.process, lease, name, mode, op);
+        let (recording, sent) = (self, Recorder::now_ns());
+        let mut asked = Asked { recording, event, sent, outcome: Outcome::Unknown };
+        let answer = self.store.release(name, lease).await;
+        asked.outcome = match &answer {
+            Ok(Released::Freed) => Outcome::Freed,
+            Ok(Released::AlreadyGone(_)) => Outcome::AlreadyLost,
+            Err(_) => Outcome::Unknown,
+        };
+        drop(asked);
         if answer.is_ok() {
             self.leases().remove(&lease);
         }
