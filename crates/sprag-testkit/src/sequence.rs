@@ -19,7 +19,7 @@ const START_US: u64 = 4_000_000_000_000_000;
 #[derive(Clone, Copy)]
 enum Theme {
     Anything,
-    /// One after the other, nearly always without a queue: what stores have short ways for.
+    /// Exclusive, one after the other: what stores have short ways for.
     Turns,
     Readers,
     Permits,
@@ -83,14 +83,14 @@ fn any_turn(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
     let holder = record.holders.first().map(|hold| hold.lease);
     let number = u128::from(random.u32(1..60));
     match (holder, random.u32(..20)) {
-        (_, 0) | (None, _) => {
+        (_, ..4) | (None, _) => {
             let mut acquire = any_acquire(random, Theme::Turns, number, record, now_ms);
             if random.u8(..4) > 0 {
                 (acquire.steal, acquire.not_after_ms) = (Steal::No, None);
             }
             Command::Acquire(Box::new(acquire))
         }
-        (Some(lease), 1..7) => Command::Renew { lease, ttl_ms: any_ttl(random), rebind: None },
+        (Some(lease), 4..7) => Command::Renew { lease, ttl_ms: any_ttl(random), rebind: None },
         (Some(_), 7) => any_command(random, Theme::Anything, record, now_ms),
         (Some(_), 8) => Command::Release { lease: LeaseId::from_u128(number) },
         (Some(lease), _) => Command::Release { lease },

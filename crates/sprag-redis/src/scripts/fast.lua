@@ -1,5 +1,5 @@
 
--- What most calls are: one holder, nobody beside it, nobody waiting. Each of these shortcuts writes
+-- What most calls are: one exclusive holder, nobody or only such waiting. Each of these writes
 -- what the machine in lock.lua would write; whatever is not plainly so falls through to it, within
 -- the same call. They avoid calls, long strings and the clock: a call of Redis costs a microsecond.
 --
@@ -38,22 +38,55 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
   if numbers and #numbers >= SHORTEST then
     local format, fence, tickets, keep, renewed, ttl, kind, listed, odd, place, waiters, holder, recent =
       struct.unpack(NUMBERS, numbers)
-    if kind == ONE and waiters == 0 and format == FORMAT and holder == lease and odd < MAX_GONE then
-      call('DEL', KEYS[1])
-      if #recent == 8 * MAX_GONE then
-        recent = string.sub(recent, 1, 8 * odd) .. string.sub(recent, 8 * odd + 9)
+    if kind == ONE and format == FORMAT and holder == lease and odd < MAX_GONE then
+      local member, next_lease, next_ttl, next_text, channel, waited
+      if waiters > 0 then
+        read_clock()
+        member = now_us > fence and call('ZCOUNT', KEYS[5], '-inf', now) == 0
+          and call('ZRANGE', KEYS[4], 0, 0)[1]
+        local wait = member and call('HGET', KEYS[3], string.sub(member, 18))
+        if wait then
+          local mode, _, _, patience, _, arrived, priority, _, size, at = struct.unpack(WAIT, wait)
+          if mode == EXCLUSIVE and now + patience + DAY <= keep then
+            next_lease, next_ttl = string.sub(member, 18), patience
+            channel, next_text = string.sub(wait, at, at + size - 1), string.sub(wait, at + size)
+            waited = priority == FORCED and 0 or math.max(now - arrived, 0)
+          end
+        end
       end
-      recent = recent .. string.sub(lease, -8)
-      if tickets <= OFTEN and KEYS[7] then
-        call('ZREM', KEYS[7], name)
-        listed = 0
+      if waiters == 0 or next_lease then
+        if #recent == 8 * MAX_GONE then
+          recent = string.sub(recent, 1, 8 * odd) .. string.sub(recent, 8 * odd + 9)
+        end
+        recent = recent .. string.sub(lease, -8)
+        if next_lease then
+          -- The first in line has it from now on.
+          call('HDEL', KEYS[3], next_lease)
+          call('ZREM', KEYS[4], member)
+          call('ZREM', KEYS[5], next_lease)
+          call('SET', KEYS[1], next_lease, 'PX', next_ttl)
+          numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets, keep, now, next_ttl, ONE, listed, odd,
+            (place + 1) % 8, waiters - 1, next_lease, #recent, recent)
+          call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease, 'h', next_text)
+          call('PUBLISH', channel, next_lease .. ':' .. string.format('%.0f', now_us))
+        else
+          call('DEL', KEYS[1])
+          if tickets <= OFTEN and KEYS[7] then
+            call('ZREM', KEYS[7], name)
+            listed = 0
+          end
+          numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, renewed, ttl, FREE, listed, odd,
+            (place + 1) % 8, 0, lease, #recent, recent)
+          call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease)
+        end
+        call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', lease, 'f', fence, 'k',
+          '"released"', 's', renewed, 'm', '"exclusive"', 'h', text)
+        if next_lease then
+          call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', next_lease, 'f', now_us, 'k',
+            '+', 'a', waited, 'm', '"exclusive"', 'h', next_text)
+        end
+        return 0
       end
-      numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, renewed, ttl, FREE, listed, odd,
-        (place + 1) % 8, 0, lease, #recent, recent)
-      call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease)
-      call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', lease, 'f', fence, 'k',
-        '"released"', 's', renewed, 'm', '"exclusive"', 'h', text)
-      return 0
     end
   end
 elseif command == 'keep' and call('GET', KEYS[1]) == lease then

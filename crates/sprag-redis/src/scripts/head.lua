@@ -23,6 +23,10 @@ local call = redis.call
 -- are in 'o', the next place in the ring, how many wait; the lease, the ends of those gone.
 local NUMBERS = '<BdddddBBBBHc32Bc0'
 local FORMAT, SHORTEST = 1, 80
+-- A waiter: its mode, permits, TTL, sign of life, arrival, priority and ticket; the size of its
+-- channel. The channel and the holder follow.
+local WAIT = '<BdddddddB'
+local EXCLUSIVE, FORCED = 1, 127
 local FREE, ONE, MANY = 0, 1, 2
 local MAX_GONE = 8
 local NOBODY = string.rep('0', 32)

@@ -53,22 +53,20 @@ local function list_json(list, json)
   return '[' .. table.concat(parts, ',') .. ']'
 end
 
--- A waiter: its mode, permits, TTL, sign of life, arrival, priority and ticket; where it is woken.
-local WAIT = '<Bddddddd'
 local WAIT_MODES = { 'exclusive', 'shared', 'upgradable', 'permits' }
-local WAIT_BYTES = { exclusive = 1, shared = 2, upgradable = 3, permits = 4 }
+local WAIT_BYTES = { exclusive = EXCLUSIVE, shared = 2, upgradable = 3, permits = 4 }
 
 local function stored_wait(of_lease)
   local found = call('HGET', KEYS[3], of_lease)
   if not found then
     return nil
   end
-  local mode, count, of, ttl, renewed, arrived, priority, ticket, at = struct.unpack(WAIT, found)
-  local size = string.byte(found, at)
+  local mode, count, of, ttl, renewed, arrived, priority, ticket, size, at =
+    struct.unpack(WAIT, found)
   return {
     lease = of_lease, mode = WAIT_MODES[mode], count = count, of = of, ttl = ttl, renewed = renewed,
     arrived = arrived, priority = priority, ticket = ticket,
-    channel = string.sub(found, at + 1, at + size), text = string.sub(found, at + size + 1),
+    channel = string.sub(found, at, at + size - 1), text = string.sub(found, at + size),
   }
 end
 

@@ -4,7 +4,6 @@
 -- versions: nobody compares them, because each call is one step.
 
 local BOOST = 10000
-local FORCED = 127
 local MAX_FENCE = 9007199254740991
 
 local changed, exhausted, thief = false, false, nil
@@ -65,9 +64,8 @@ end
 
 local function write_wait(wait)
   local numbers = struct.pack(WAIT, WAIT_BYTES[wait.mode], wait.count, wait.of, wait.ttl, wait.renewed,
-    wait.arrived, wait.priority, wait.ticket)
-  local channel = string.char(#wait.channel) .. wait.channel
-  call('HSET', KEYS[3], wait.lease, numbers .. channel .. wait.text)
+    wait.arrived, wait.priority, wait.ticket, #wait.channel)
+  call('HSET', KEYS[3], wait.lease, numbers .. wait.channel .. wait.text)
   call('ZADD', KEYS[4], whole(arrival(wait)), member(wait))
   call('ZADD', KEYS[5], whole(expires(wait)), wait.lease)
 end
@@ -202,7 +200,7 @@ local function has_room_for(mode, count)
     end
     taken = taken + (hold.count or 0)
   end
-  return mode ~= 'permits' or taken + count <= (record.limit or 0)
+  return mode ~= 'permits' or count == 0 or taken + count <= (record.limit or 0)
 end
 
 local function grant(wait)
