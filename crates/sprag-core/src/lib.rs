@@ -31,6 +31,7 @@ mod recipes;
 pub mod record;
 pub mod store;
 mod view;
+pub mod wakeups;
 
 pub use audit::{AuditEntry, AuditKind, AuditQuery};
 pub use capability::{Capability, Level};

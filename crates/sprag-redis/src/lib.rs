@@ -25,7 +25,6 @@ mod script;
 mod slot;
 mod store;
 mod trail;
-mod wake;
 mod way;
 mod wire;
 

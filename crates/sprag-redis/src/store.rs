@@ -15,6 +15,7 @@ use sprag_core::store::{
     Attempt, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
     Renewal, Renewed, Request,
 };
+use sprag_core::wakeups::Wakeups;
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
     Store,
@@ -28,7 +29,6 @@ use crate::keys::Keys;
 use crate::link::{Dialer, Ear, Heard};
 use crate::resp::Value;
 use crate::script::{Call, Script};
-use crate::wake::Wakeups;
 use crate::way::Way;
 use crate::wire::{self, Looked};
 use crate::{diagnose, names, trail};

@@ -7,13 +7,13 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
-use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::wire::{self, Answer};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
-    Request,
+    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
+    Renewed, Request,
 };
+use sprag_core::wakeups::Wakeups;
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
     Store,
@@ -50,7 +50,7 @@ pub struct PostgresStore {
     session: SessionId,
     /// Where this process is woken; none through a pool.
     channel: Option<String>,
-    mailboxes: Arc<Mailboxes>,
+    wakeups: Arc<Wakeups>,
     server: Server,
 }
 
@@ -128,7 +128,7 @@ impl PostgresStore {
     /// Who does not wait needs no wake-up; who waits does.
     fn heed(&self, lease: LeaseId, outcome: &Outcome) {
         if !matches!(outcome, Outcome::Queued { .. }) {
-            self.mailboxes.close(lease);
+            self.wakeups.close(lease);
         } else if self.channel.is_some() {
             self.link.listen();
         }
@@ -159,7 +159,7 @@ struct Start {
     namespace: String,
     session: SessionId,
     channel: String,
-    mailboxes: Arc<Mailboxes>,
+    wakeups: Arc<Wakeups>,
 }
 
 impl Start {
@@ -170,18 +170,18 @@ impl Start {
         config.check()?;
         let namespace = config.namespace.clone();
         let session = SessionId::random(&OsEntropy);
-        let (channel, mailboxes) = (format!("sprag_{session}"), Arc::new(Mailboxes::default()));
-        let link = Link::start(config, PREPARED, channel.clone(), Arc::clone(&mailboxes), opened)?;
-        Ok(Self { link, namespace, session, channel, mailboxes })
+        let (channel, wakeups) = (format!("sprag_{session}"), Arc::new(Wakeups::default()));
+        let link = Link::start(config, PREPARED, channel.clone(), Arc::clone(&wakeups), opened)?;
+        Ok(Self { link, namespace, session, channel, wakeups })
     }
 
     fn finish(self, opened: Result<Server>) -> Result<PostgresStore> {
         let server = opened?;
         let mut capability = PostgresStore::ability();
         capability.notify = !server.pooled;
-        let Self { link, namespace, session, channel, mailboxes } = self;
+        let Self { link, namespace, session, channel, wakeups } = self;
         let channel = (!server.pooled).then_some(channel);
-        Ok(PostgresStore { capability, link, namespace, session, channel, mailboxes, server })
+        Ok(PostgresStore { capability, link, namespace, session, channel, wakeups, server })
     }
 }
 
@@ -193,7 +193,14 @@ impl Store for PostgresStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         if request.queue {
-            self.mailboxes.open(request.lease);
+            // Whoever handed the lock over has told its fence, when it was written for good.
+            if let Some(fence) = self.wakeups.granted(request.lease) {
+                self.wakeups.close(request.lease);
+                // Who is handed the lock pushed nobody aside.
+                let grant = Grant { fence, mode: request.mode, took_over: false };
+                return Ok(Attempt::Granted(grant));
+            }
+            self.wakeups.open(request.lease);
         }
         let mut command = Command::acquire(request, self.session);
         if let Command::Acquire(acquire) = &mut command {
@@ -232,7 +239,7 @@ impl Store for PostgresStore {
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
-        self.mailboxes.open(conversion.lease);
+        self.wakeups.mailboxes.open(conversion.lease);
         let command = Command::convert(conversion);
         let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
         self.heed(conversion.lease, &answer.outcome);
@@ -241,7 +248,7 @@ impl Store for PostgresStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.mailboxes.close(lease);
+        self.wakeups.close(lease);
         let answer = self.run(Operation::Release, name, &Command::Release { lease }).await?;
         Ok(answer.outcome.into_released())
     }
@@ -290,7 +297,7 @@ impl Store for PostgresStore {
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
-        self.mailboxes.wait(lease).await;
+        self.wakeups.mailboxes.wait(lease).await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

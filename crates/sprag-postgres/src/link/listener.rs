@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::mailbox::Mailboxes;
-use sprag_core::{LeaseId, Result};
+use sprag_core::Result;
+use sprag_core::wakeups::Wakeups;
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
@@ -23,13 +23,13 @@ const MOST: Duration = Duration::from_secs(5);
 pub(super) async fn listen(
     connector: Connector,
     channel: String,
-    mailboxes: Arc<Mailboxes>,
+    wakeups: Arc<Wakeups>,
     wish: Arc<Notify>,
 ) {
     wish.notified().await;
     let mut pause = LEAST;
     loop {
-        let heard = hear(&connector, &channel, &mailboxes, || pause = LEAST).await;
+        let heard = hear(&connector, &channel, &wakeups, || pause = LEAST).await;
         tracing::debug!(target: "sprag::postgres", error = ?heard.err(), "not listening");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(MOST);
@@ -40,18 +40,18 @@ pub(super) async fn listen(
 async fn hear(
     connector: &Connector,
     channel: &str,
-    mailboxes: &Mailboxes,
+    wakeups: &Wakeups,
     connected: impl FnOnce(),
 ) -> Result<()> {
     let (client, mut connection) = connector.connect().await?;
     let failed = |e| from_postgres(&connector.config, e);
-    // The name is made of letters and digits only.
-    let subscribe = format!("LISTEN {channel}");
+    // The name is made of letters and digits only. Who listens is idle on purpose.
+    let subscribe = format!("SET idle_session_timeout = 0; LISTEN {channel}");
     let asking = async {
         client.batch_execute(&subscribe).await.map_err(failed)?;
         connected();
         // What was said before is lost: let everybody look.
-        mailboxes.notify_all();
+        wakeups.mailboxes.notify_all();
         loop {
             tokio::time::sleep(SILENCE).await;
             let asked = tokio::time::timeout(connector.config.timeout, client.batch_execute(""));
@@ -64,12 +64,7 @@ async fn hear(
     let listening = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(note) = message.map_err(failed)? {
-                // The lease, a colon, the fence; the latter is for people who watch.
-                let lease = note.payload().split(':').next().and_then(|lease| lease.parse().ok());
-                match lease {
-                    Some::<LeaseId>(lease) => mailboxes.notify(lease),
-                    None => mailboxes.notify_all(),
-                }
+                wakeups.hear(note.payload());
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
-use sprag_core::mailbox::Mailboxes;
+use sprag_core::wakeups::Wakeups;
 use sprag_core::{Error, ErrorKind, Loss, Result};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_postgres::Row;
@@ -73,7 +73,7 @@ impl Link {
         config: PostgresConfig,
         prepare: &'static [&'static str],
         channel: String,
-        mailboxes: Arc<Mailboxes>,
+        wakeups: Arc<Wakeups>,
         opened: impl FnOnce(Result<Server>) + Send + 'static,
     ) -> Result<Self> {
         let connector = Connector::new(config, prepare)?;
@@ -88,7 +88,7 @@ impl Link {
                 Err(e) => return opened(Err(no_runtime().caused_by(e))),
             };
             runtime.block_on(async {
-                let listener = listener::listen(connector.clone(), channel, mailboxes, wish);
+                let listener = listener::listen(connector.clone(), channel, wakeups, wish);
                 let listener = tokio::spawn(listener);
                 serve(connector, inbox, measured, opened).await;
                 listener.abort();

@@ -50,8 +50,8 @@ BEGIN
           gone = sprag.remember(k.gone, asked, '"released"')
         WHERE k.space = ns AND k.name = lock AND k.version = l.version;
       IF FOUND THEN
-        PERFORM sprag.tell(ns, lock, ms, jsonb_build_array(sprag.event('{"gone": "released"}', hold,
-          ms - (hold ->> 'renewed_ms')::bigint)));
+        PERFORM sprag.tell(ns, lock, ms, sprag.event('{"gone": "released"}', hold,
+          ms - (hold ->> 'renewed_ms')::bigint));
         PERFORM sprag.durable(false);
         RETURN sprag.answer(us, '"done"');
       END IF;
@@ -91,7 +91,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  PERFORM sprag.tell(ns, lock, ms, jsonb_build_array(sprag.event('"granted"', hold, 0)));
+  PERFORM sprag.tell(ns, lock, ms, sprag.event('"granted"', hold, 0));
   PERFORM sprag.durable(true);
   RETURN sprag.answer(us, sprag.granted(hold));
 END $$;
@@ -132,9 +132,10 @@ BEGIN
         holders = s.holders, gone = s.gone, upgrader = s.upgrader, waiting = s.waiting,
         patience_ms = s.patience_ms
       WHERE k.space = s.ns AND k.name = s.lock;
-    IF s.events <> '[]' THEN
-      PERFORM sprag.tell(s.ns, s.lock, s.now_ms, s.events);
-    END IF;
+    -- Waiters that come and go are left out: they have no fence.
+    PERFORM sprag.tell(s.ns, s.lock, s.now_ms, one)
+      FROM jsonb_array_elements(s.events) WITH ORDINALITY AS all_of(one, place)
+      WHERE (one ->> 'fence')::bigint > 0 ORDER BY place;
   END IF;
   PERFORM sprag.durable(renews OR s.events @> '[{"kind": "granted"}]');
 END $$;

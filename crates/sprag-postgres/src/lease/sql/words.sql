@@ -62,30 +62,24 @@ RETURN jsonb_build_object('kind', kind, 'lease', hold -> 'lease', 'session', hol
   'fence', coalesce(hold -> 'fence', '0'), 'mode', hold -> 'mode', 'holder', hold -> 'holder',
   'after_ms', greatest(after_ms, 0));
 
--- Writes what happened into the trail, and now and then forgets what is old. Whoever else does so
--- meanwhile is not waited for.
-CREATE FUNCTION sprag.tell(ns text, lock text, ms bigint, events jsonb) RETURNS void
+-- Writes what happened into the trail, and now and then forgets what is old.
+CREATE FUNCTION sprag.tell(ns text, lock text, ms bigint, event jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE last bigint;
 BEGIN
-  WITH written AS (
-    INSERT INTO sprag.trail (space, name, at_ms, event)
-      SELECT ns, lock, ms, one
-        FROM jsonb_array_elements(events) WITH ORDINALITY AS all_of(one, place)
-        WHERE (one ->> 'fence')::bigint > 0
-        ORDER BY place
-      RETURNING sequence
-  ) SELECT max(sequence) INTO last FROM written;
-  PERFORM sprag.forget_trail(last);
+  INSERT INTO sprag.trail (space, name, at_ms, event) VALUES (ns, lock, ms, tell.event)
+    RETURNING sequence INTO last;
+  IF last % 100 = 0 THEN
+    PERFORM sprag.forget_trail(last);
+  END IF;
 END $$;
 
+-- Whoever else does so meanwhile is not waited for.
 CREATE FUNCTION sprag.forget_trail(last bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF last % 100 = 0 THEN
-    DELETE FROM sprag.trail WHERE sequence IN (
-      SELECT t.sequence FROM sprag.trail AS t WHERE t.sequence <= last - 10000
-        ORDER BY t.sequence LIMIT 1000 FOR UPDATE SKIP LOCKED);
-  END IF;
+  DELETE FROM sprag.trail WHERE sequence IN (
+    SELECT t.sequence FROM sprag.trail AS t WHERE t.sequence <= last - 10000
+      ORDER BY t.sequence LIMIT 1000 FOR UPDATE SKIP LOCKED);
 END $$;
 
 -- What was granted or renewed must not be forgotten in a crash. What was given back may.

@@ -7,37 +7,39 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sprag_core::mailbox::Mailboxes;
-use sprag_core::{Fence, LeaseId};
+use crate::fence::Fence;
+use crate::id::LeaseId;
+use crate::mailbox::Mailboxes;
 
 /// The mailboxes of this process, and the grants that came for those who wait in a queue.
 #[derive(Debug, Default)]
-pub(crate) struct Wakeups {
-    pub(crate) mailboxes: Mailboxes,
+pub struct Wakeups {
+    /// The hints.
+    pub mailboxes: Mailboxes,
     /// Who waits in a queue, and the fence of the grant that was told since.
     awaited: Mutex<HashMap<LeaseId, Option<Fence>>>,
 }
 
 impl Wakeups {
     /// From now on hints for `lease` are kept, and the grant with which its wait in a queue ends.
-    pub(crate) fn open(&self, lease: LeaseId) {
+    pub fn open(&self, lease: LeaseId) {
         self.mailboxes.open(lease);
         self.awaited().entry(lease).or_default();
     }
 
     /// Forgets what came for `lease`.
-    pub(crate) fn close(&self, lease: LeaseId) {
+    pub fn close(&self, lease: LeaseId) {
         self.mailboxes.close(lease);
         self.awaited().remove(&lease);
     }
 
     /// The fence with which `lease` was granted since it waits, if that was told.
-    pub(crate) fn granted(&self, lease: LeaseId) -> Option<Fence> {
+    pub fn granted(&self, lease: LeaseId) -> Option<Fence> {
         self.awaited().get(&lease).copied().flatten()
     }
 
     /// Takes in a message: the lease, a colon, and the fence or 0 if it was not granted.
-    pub(crate) fn hear(&self, text: &str) {
+    pub fn hear(&self, text: &str) {
         let (lease, fence) = text.split_once(':').unwrap_or((text, ""));
         let Ok(lease) = lease.parse() else { return self.mailboxes.notify_all() };
         let fence = fence.parse().ok().and_then(Fence::new).filter(|fence| *fence > Fence::ZERO);
