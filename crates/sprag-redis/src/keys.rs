@@ -20,6 +20,10 @@ impl Keys {
         Self { prefix, in_cluster }
     }
 
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The plain key of a lock. In a Cluster braces decide about the slot, so there are none in it.
     pub(crate) fn plain(&self, name: &LockName) -> String {
         let mut plain = format!("{}{name}", self.prefix);

@@ -11,6 +11,8 @@
 //! every program that locks with `SET NX PX` and compare-and-delete is excluded and excludes. The
 //! script `scripts/lock.lua` is a port of [`record::apply`](sprag_core::record::apply), and tested
 //! against it with random commands.
+//!
+//! [`RedlockStore`] asks several independent servers, of which a majority decides.
 
 mod cluster;
 mod config;
@@ -20,6 +22,7 @@ mod hello;
 mod keys;
 mod link;
 mod names;
+mod redlock;
 mod resp;
 mod script;
 mod slot;
@@ -32,4 +35,5 @@ mod wire;
 mod differential;
 
 pub use config::{Address, Quarantine, RedisConfig, Tls};
+pub use redlock::{RedlockConfig, RedlockStore};
 pub use store::RedisStore;

@@ -31,8 +31,8 @@ pub use sprag_postgres::{
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use sprag_redis::{
-    Address as RedisAddress, Quarantine as RedisQuarantine, RedisConfig, RedisStore,
-    Tls as RedisTls,
+    Address as RedisAddress, Quarantine as RedisQuarantine, RedisConfig, RedisStore, RedlockConfig,
+    RedlockStore, Tls as RedisTls,
 };
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
@@ -57,6 +57,9 @@ mod docs {
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/stores/redis.md")]
     struct Redis;
+    #[cfg(feature = "redis")]
+    #[doc = include_str!("../../../docs/stores/redlock.md")]
+    struct Redlock;
     #[cfg(feature = "sqlite")]
     #[doc = include_str!("../../../docs/stores/sqlite.md")]
     struct Sqlite;

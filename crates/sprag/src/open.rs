@@ -5,6 +5,8 @@ mod memory;
 mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "redis")]
+mod redlock;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
@@ -49,6 +51,8 @@ const KINDS: &[StoreKind] = &[
     sqlite::KIND,
     #[cfg(feature = "redis")]
     redis::KIND,
+    #[cfg(feature = "redis")]
+    redlock::KIND,
     #[cfg(feature = "postgres")]
     postgres::KIND,
 ];
@@ -88,6 +92,7 @@ pub fn redact(url: &str) -> String {
 /// | `rediss://`, `redis+unix:///run/redis.sock` | over TLS; on a Unix socket |
 /// | `redis+sentinel://s1,s2/mymaster` | the master that sentinels name |
 /// | `redis+cluster://n1,n2` | a Redis Cluster |
+/// | `redlock://a:6379,b:6379,c:6379` | a majority of independent Redis servers |
 /// | `postgres://localhost/app` | a PostgreSQL database |
 ///
 /// Blocks for as long as it takes to open a file or a connection.
@@ -151,7 +156,7 @@ mod tests {
         assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
         #[cfg(all(feature = "sqlite", feature = "redis", feature = "postgres"))]
         assert!(
-            message.ends_with("; this build supports: memory sqlite redis postgres"),
+            message.ends_with("; this build supports: memory sqlite redis redlock postgres"),
             "{message}"
         );
     }

@@ -33,7 +33,7 @@ fn bad_input_is_named_with_its_place_and_what_was_meant() {
         (
             &["ls", "-S", "mysql://db/x"],
             78,
-            &["mysql://db/x", "supports: memory sqlite redis postgres"],
+            &["mysql://db/x", "supports: memory sqlite redis redlock postgres"],
         ),
         (&["ls", "-S", "sqlite://x.db"], 78, &["sqlite:locks.db", "sqlite:///"]),
         (&["ls", "-S", "sqlite:x.db?mode=ro"], 78, &["unknown parameter", "busy_timeout_ms"]),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::{Error, ErrorKind, Operation, Result, Store};
+use sprag_core::{Result, Store};
 use sprag_redis::{Address, Quarantine, RedisConfig, RedisStore, Tls};
 
 use super::StoreKind;
@@ -15,7 +15,7 @@ use super::url::StoreUrl;
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "redis",
-    also: &["redis+unix", "rediss", "redis+sentinel", "redis+cluster", "redlock"],
+    also: &["redis+unix", "rediss", "redis+sentinel", "redis+cluster"],
     forms: &[
         ("redis://localhost:6379", "a Redis server"),
         ("redis://USER:PASSWORD@host:6379/2", "with a login, and database 2"),
@@ -49,7 +49,7 @@ const PARAMETERS: &[&str] = &[
     "tls_key",
     "sentinel_password",
 ];
-const PORT: u16 = 6379;
+pub(super) const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// Reads a URL that is one of ours.
@@ -62,9 +62,7 @@ pub(crate) fn config_of(url: &str) -> Result<RedisConfig> {
 }
 
 fn config(url: &StoreUrl<'_>) -> Result<RedisConfig> {
-    let scheme = url.scheme.to_ascii_lowercase();
-    let mut config = match scheme.as_str() {
-        "redis" | "rediss" => server(url)?,
+    let config = match url.scheme.to_ascii_lowercase().as_str() {
         "redis+sentinel" => sentinel(url)?,
         "redis+cluster" => cluster(url)?,
         "redis+unix" => match url.rest.strip_prefix("//") {
@@ -73,14 +71,20 @@ fn config(url: &StoreUrl<'_>) -> Result<RedisConfig> {
             }
             _ => return Err(url.bad("names no socket; write redis+unix:///run/redis.sock")),
         },
-        _ => {
-            let message = "Redlock is not supported yet; write redis:// for a single server";
-            return Err(Error::new(ErrorKind::Unsupported, Operation::Open, message));
-        }
+        _ => server(url)?,
     };
-    let mut secured = scheme == "rediss";
+    with_parameters(url, config, &[])
+}
+
+/// Puts in the parameters, but for those that are `read` already.
+pub(super) fn with_parameters(
+    url: &StoreUrl<'_>,
+    mut config: RedisConfig,
+    read: &[&str],
+) -> Result<RedisConfig> {
+    let mut secured = url.scheme.eq_ignore_ascii_case("rediss");
     let (mut authorities, mut certificate, mut key) = (None, None, None);
-    for (name, value) in url.parameters() {
+    for (name, value) in url.parameters().filter(|(name, _)| !read.contains(name)) {
         config = match name {
             "prefix" => config.prefix(text(url, value)?),
             "allow_eviction" => config.allow_eviction(yes_or_no(url, name, value)?),
@@ -111,7 +115,7 @@ fn config(url: &StoreUrl<'_>) -> Result<RedisConfig> {
                 config
             }
             "sentinel_password" => config.sentinel_password(text(url, value)?),
-            _ => return Err(url.unknown_parameter(PARAMETERS)),
+            _ => return Err(url.unknown_parameter(&[read, PARAMETERS].concat())),
         };
     }
     if !secured {
@@ -129,28 +133,28 @@ fn text(url: &StoreUrl<'_>, part: &str) -> Result<String> {
     String::from_utf8(url.decode(part)?).map_err(|_| url.bad("has bytes that are not UTF-8"))
 }
 
-fn yes_or_no(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<bool> {
+pub(super) fn yes_or_no(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<bool> {
     value.parse().map_err(|_| url.bad(&format!("has no true or false in {name}")))
 }
 
-fn number(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<u32> {
+pub(super) fn number(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<u32> {
     let bad = |_| url.bad(&format!("has no number from 0 to {} in {name}", u32::MAX));
     value.parse().map_err(bad)
 }
 
-fn millis(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<Duration> {
+pub(super) fn millis(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<Duration> {
     Ok(Duration::from_millis(number(url, name, value)?.into()))
 }
 
 /// `//[user[:password]@]host[:port][,host[:port]...][/rest]`, taken apart.
-struct Authority<'a> {
+pub(super) struct Authority<'a> {
     login: Option<&'a str>,
-    hosts: Vec<Address>,
-    rest: &'a str,
+    pub(super) hosts: Vec<Address>,
+    pub(super) rest: &'a str,
 }
 
 impl<'a> Authority<'a> {
-    fn read(url: &StoreUrl<'a>, usual_port: u16, form: &str) -> Result<Self> {
+    pub(super) fn read(url: &StoreUrl<'a>, usual_port: u16, form: &str) -> Result<Self> {
         let no_host = || url.bad(&format!("names no host; write {form}"));
         let rest = url.rest.strip_prefix("//").ok_or_else(no_host)?;
         let (login, place) = match rest.rsplit_once('@') {
@@ -166,7 +170,11 @@ impl<'a> Authority<'a> {
     }
 
     /// Puts in the login.
-    fn log_in(&self, url: &StoreUrl<'_>, mut config: RedisConfig) -> Result<RedisConfig> {
+    pub(super) fn log_in(
+        &self,
+        url: &StoreUrl<'_>,
+        mut config: RedisConfig,
+    ) -> Result<RedisConfig> {
         let Some(login) = self.login else { return Ok(config) };
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         if !user.is_empty() {
@@ -192,7 +200,11 @@ fn address(url: &StoreUrl<'_>, text: &str, usual_port: u16) -> Result<Address> {
     Ok(Address::Tcp(host, port))
 }
 
-fn database(url: &StoreUrl<'_>, config: RedisConfig, digits: &str) -> Result<RedisConfig> {
+pub(super) fn database(
+    url: &StoreUrl<'_>,
+    config: RedisConfig,
+    digits: &str,
+) -> Result<RedisConfig> {
     if digits.is_empty() {
         return Ok(config);
     }

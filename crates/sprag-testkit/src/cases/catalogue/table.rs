@@ -90,7 +90,7 @@ pub const CATALOGUE: &[Tested] = &[
     tested("F31", &[], "with the Redis store, when it exists"),
     tested("F32", &[], "with the Redis store, when it exists"),
     tested("F33", &[], "with the Redis store, when it exists"),
-    tested("F34", &[], "with the Redis store, when it exists"),
+    tested("F34", &[], "tests/redlock_faults.rs"),
     tested("F35", &[], "tests/postgres_server.rs"),
     tested("F36", &[], "with the PostgreSQL store, when it exists"),
     tested("F37", &[], "tests/postgres_server.rs"),
