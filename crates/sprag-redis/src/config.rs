@@ -115,8 +115,8 @@ impl Place {
 /// When no lock is granted because a server may have forgotten who holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quarantine {
-    /// When this client sees that the server was restarted without an append-only file: until the
-    /// longest TTL that it knows of has passed since.
+    /// When this client sees that the server was restarted without an append-only file that is
+    /// written at once: until the longest TTL that it knows of has passed since.
     #[default]
     Witnessed,
     /// Also when it meets such a server for the first time.

@@ -3,7 +3,7 @@
 use sprag_core::diagnosis::Finding;
 use sprag_core::{Operation, Result};
 
-use crate::hello::Info;
+use crate::hello::{FSYNC, Info};
 use crate::link::Server;
 use crate::script::Call;
 use crate::way::Way;
@@ -14,7 +14,11 @@ pub(crate) async fn diagnose(way: &Way) -> Result<Vec<Finding>> {
     for link in way.links(Operation::Inspect).await? {
         let asked = link.ask::<String>(Call::plain(&["INFO"])).await;
         let text = asked.map_err(|error| error.during(Operation::Inspect))?;
-        findings.extend(self::findings(&Info::read(&text), &link.server));
+        let mut info = Info::read(&text);
+        if let Ok(answer) = link.ask(Call::plain(&FSYNC)).await {
+            info.learn_fsync(answer);
+        }
+        findings.extend(self::findings(&info, &link.server));
     }
     Ok(findings)
 }
@@ -29,9 +33,12 @@ fn findings(info: &Info, server: &Server) -> Vec<Finding> {
     });
     findings.push(if info.has_log() {
         Finding::good("persistence: append-only file; locks survive a restart of the server")
+    } else if info.writes_log() {
+        Finding::warn("persistence: a crash of the server forgets the locks of the last seconds")
+            .fix("type CONFIG SET appendfsync always, and set it in redis.conf")
     } else {
         Finding::warn("persistence: a restart of the server forgets who holds what")
-            .fix("type CONFIG SET appendonly yes, and set it in redis.conf")
+            .fix("set appendonly yes and appendfsync always, by CONFIG SET and in redis.conf")
     });
     let replicas = info.get("connected_slaves");
     findings.push(if replicas == "0" {
@@ -78,10 +85,11 @@ mod tests {
                 .max()
                 .unwrap()
         };
-        let good =
-            "redis_version:7.0.15\nmaxmemory_policy:noeviction\naof_enabled:1\nconnected_slaves:0";
+        let good = "redis_version:7.0.15\nmaxmemory_policy:noeviction\naof_enabled:1\nconnected_slaves:0\n\
+             appendfsync:always";
         assert_eq!(worst(good), Health::Note);
         assert_eq!(worst(&good.replace("aof_enabled:1", "aof_enabled:0")), Health::Warn);
+        assert_eq!(worst(&good.replace("fsync:always", "fsync:everysec")), Health::Warn);
         assert_eq!(worst(&good.replace("slaves:0", "slaves:1")), Health::Warn);
         assert_eq!(worst(&good.replace("noeviction", "allkeys-lru")), Health::Fail);
     }

@@ -6,11 +6,15 @@ use sprag_core::ErrorKind;
 
 use crate::config::{Place, RedisConfig};
 use crate::error::Trouble;
+use crate::resp::{FromValue as _, Value};
 
 /// The oldest version that has all we need: `SET` with `PXAT`, ranges without their ends.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// The answer to `INFO`.
+/// How often a server writes its log to the disk; not in the answer to `INFO`.
+pub(crate) const FSYNC: [&str; 3] = ["CONFIG", "GET", "appendfsync"];
+
+/// The answer to `INFO`, and to [`FSYNC`] where it matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Info(HashMap<String, String>);
 
@@ -28,9 +32,24 @@ impl Info {
         self.get("redis_version")
     }
 
-    /// Whether each acknowledged write is in a log that survives a crash of the server.
-    pub(crate) fn has_log(&self) -> bool {
+    /// Whether there is a log of all changes.
+    pub(crate) fn writes_log(&self) -> bool {
         self.get("aof_enabled") == "1"
+    }
+
+    /// Learns how often it is written, if the server tells.
+    pub(crate) fn learn_fsync(&mut self, answer: Value) {
+        if let Some((name, value)) = <(String, String)>::from_value(answer) {
+            self.0.insert(name, value);
+        }
+    }
+
+    /// Whether each acknowledged write is in a log that survives a crash of the server.
+    ///
+    /// Only if it is written before the answer. With `everysec`, what is answered while the disk is
+    /// busy with the last second is in no file yet: a server that is killed then forgets it.
+    pub(crate) fn has_log(&self) -> bool {
+        self.writes_log() && self.get("appendfsync") == "always"
     }
 
     /// The eviction policy, if it may take locks away.

@@ -43,8 +43,8 @@ const PAGE: usize = 1000;
 ///
 /// # Guarantees
 ///
-/// L2 with an append-only file and a clock that does not jump, else L1. Fences keep growing over
-/// restarts and lost data, by the server's clock.
+/// L2 with an append-only file that is written at once (`appendfsync always`) and a clock that does
+/// not jump, else L1. Fences keep growing over restarts and lost data, by the server's clock.
 #[derive(Debug)]
 pub struct RedisStore {
     capability: Capability,
@@ -61,7 +61,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// What every Redis can do. With an append-only file it promises more.
+    /// What every Redis can do. With `appendfsync always` it promises more.
     pub const fn ability() -> Capability {
         Capability::full(STORE, Level::Efficiency)
     }

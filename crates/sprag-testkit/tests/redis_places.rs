@@ -59,6 +59,10 @@ async fn a_failover_is_followed_and_fences_grow() {
         return;
     }
     let mut set = RedisSentinels::start(1).await;
+    // It tells its age in whole seconds, and has to be older than the last answer of its master.
+    let replica = &set.servers()[1];
+    let age = || async { replica.info("uptime_in_seconds").parse::<u32>().unwrap() };
+    eventually("the replica is old enough", || async { age().await >= 3 }).await;
     let locks = Locks::open(&set.url()).unwrap();
     let before = take_and_give_back(&locks).await;
     let guard = locks.lock("held").ttl(Duration::from_secs(5)).acquire().await.unwrap();

@@ -34,7 +34,7 @@ pub(crate) use server::Server;
 
 use crate::config::{Place, RedisConfig};
 use crate::error::{Trouble, strange_answer};
-use crate::hello::Info;
+use crate::hello::{FSYNC, Info};
 use crate::resp::{FromValue, Value};
 use crate::script::{ALL, Call};
 use clerk::{Clerk, no_thread};
@@ -202,7 +202,13 @@ impl Greeter {
         let info = answers.next().and_then(String::from_value).ok_or_else(strange)?;
         let (seconds, micros) =
             answers.next().and_then(<(u64, u64)>::from_value).ok_or_else(strange)?;
-        let info = Info::read(&info);
+        let mut info = Info::read(&info);
+        if info.writes_log() {
+            // A server that does not tell is not believed.
+            let asked = line.exchange(&[FSYNC.to_vec()], until);
+            let asked = asked.map_err(|e| Trouble::io(&address, &e))?;
+            asked.into_iter().for_each(|answer| info.learn_fsync(answer));
+        }
         info.check(&self.config, &address)?;
         self.server.meet(&info)?;
         self.server.learn_time(seconds * 1000 + micros / 1000, sent);

@@ -139,7 +139,7 @@ fn closed(left: Duration) -> Trouble {
     let left = left.as_secs() + 1;
     let message = format!(
         "the server was restarted and may have forgotten who holds what: no lock is granted for \
-         another {left} s; turn on its append-only file to avoid this"
+         another {left} s; set its appendonly to yes and appendfsync to always to avoid this"
     );
     Trouble::new(ErrorKind::Busy, message)
 }
@@ -157,7 +157,8 @@ mod tests {
     use super::*;
 
     fn info(run: &str, uptime: u32, log: u32) -> Info {
-        Info::read(&format!("run_id:{run}\nuptime_in_seconds:{uptime}\naof_enabled:{log}\n"))
+        let text = format!("run_id:{run}\nuptime_in_seconds:{uptime}\naof_enabled:{log}\n");
+        Info::read(&format!("{text}appendfsync:always\n"))
     }
 
     #[test]

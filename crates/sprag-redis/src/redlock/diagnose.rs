@@ -66,7 +66,7 @@ fn about(nodes: &Nodes, node: usize, info: &Info) -> Vec<Finding> {
         let text = format!("{address}: locks can be evicted (maxmemory-policy {policy})");
         findings.push(Finding::fail(text).fix("type CONFIG SET maxmemory-policy noeviction"));
     }
-    if !info.has_log() {
+    if !info.writes_log() {
         let text = format!("{address}: a restart forgets its votes; it rests afterwards");
         findings.push(Finding::note(text).fix("type CONFIG SET appendonly yes"));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sprag::diagnosis::Health;
-use sprag::{LockState, Locks, Loss};
+use sprag::{Level, LockState, Locks, Loss};
 use sprag_testkit::redis_server::{RedisServer, RedisSetup, ShiftedClock};
 use sprag_testkit::support::{LONG, eventually, let_time_pass, look, now, within};
 
@@ -46,7 +46,7 @@ async fn restarted_without_a_log_it_grants_nothing_until_old_leases_have_ended()
     eventually("the next second", early).await;
     let error = other.lock("report").ttl(SHORT).try_acquire().await.unwrap_err();
     assert!(error.is_busy() && error.is_retryable(), "{error:?}");
-    assert!(error.to_string().contains("append-only"), "{error}");
+    assert!(error.to_string().contains("appendfsync"), "{error}");
     let after = loop {
         match other.lock("report").ttl(SHORT).try_acquire().await {
             Ok(Some(guard)) => break guard,
@@ -92,6 +92,22 @@ async fn killed_with_a_log_it_still_knows_every_lock() {
         guard.release().await.unwrap();
     }
     assert!(scene.direct().inspect("report").await.unwrap().holders.is_empty());
+}
+
+/// F26: a log that is written a moment after the answer is not believed: a server that is killed may
+/// have forgotten the last locks.
+#[tokio::test]
+async fn a_log_that_is_written_later_is_not_believed() {
+    let setup = RedisSetup::new().log().set("appendfsync", "everysec");
+    let Some(mut scene) = Scene::with(setup).await else { return };
+    let locks = scene.direct();
+    assert_eq!(locks.capability().level, Level::Efficiency);
+    locks.lock("report").acquire().await.unwrap().release().await.unwrap();
+    scene.server.restart().await;
+    let error = locks.lock("report").try_acquire().await.unwrap_err();
+    assert!(error.is_busy() && error.to_string().contains("appendfsync"), "{error}");
+    scene.server.ask(&["CONFIG", "SET", "appendfsync", "always"]);
+    assert_eq!(scene.direct().capability().level, Level::LeaseExclusive);
 }
 
 /// F28: a server that may evict keys is refused, whatever it evicts; who insists is warned.

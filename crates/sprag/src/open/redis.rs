@@ -26,7 +26,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     ],
     between: "all who reach one Redis server, Sentinel set or Cluster",
     broken_by: &[
-        "a restart of a server without an append-only file",
+        "a restart of a server without appendfsync always",
         "a failover to a replica that missed the last writes",
         "a jump of the server's clock",
         "somebody who deletes its keys",
