@@ -1,6 +1,7 @@
 //! The protocol of Redis: words out, [`Value`]s in.
 
 use std::fmt;
+use std::io::Write as _;
 
 /// What lists may hold lists of: far more than any answer we ask for.
 const DEEPEST: usize = 8;
@@ -39,10 +40,11 @@ pub(crate) struct Strange;
 
 /// Writes one request.
 pub(crate) fn write(words: &[impl AsRef<[u8]>], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    // Writing to a vector never fails.
+    drop(write!(out, "*{}\r\n", words.len()));
     for word in words {
         let word = word.as_ref();
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        drop(write!(out, "${}\r\n", word.len()));
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
     }

@@ -98,31 +98,34 @@ impl RedisStore {
         &self,
         operation: Operation,
         name: &LockName,
-        command: &Command,
+        mut command: Command,
     ) -> Result<Answer> {
         let keys = self.keys.of(name)?;
-        let link = self.way.link_for(&keys[0]).await.map_err(|e| e.during(operation).on(name))?;
-        let mut command = command.clone();
+        let plain = keys[0].clone();
+        let link = self.way.link_for(&plain).await.map_err(|e| e.during(operation).on(name))?;
         let granting = granting(&command);
         if let Command::Acquire(acquire) = &mut command {
             link.server.uses(Duration::from_millis(acquire.ttl_ms));
             // One that lay in a buffer until its caller gave up must not take the lock.
             acquire.not_after_ms = link.not_after_ms();
         }
-        let mut calls = vec![self.lock_call(&keys, name, &command)];
+        let mut calls = Vec::with_capacity(1);
         if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
             // A grant that was handed over was written by somebody else. Renewing it makes it ours,
             // so that replicas that have this have that.
+            calls.push(self.lock_call(keys.clone(), name, &command));
             if let Some(ttl_ms) = ttl_ms {
                 let renew = Command::Renew { lease, ttl_ms, rebind: None };
-                calls.push(self.lock_call(&keys, name, &renew));
+                calls.push(self.lock_call(keys, name, &renew));
             }
             let (count, patience) = (self.min_replicas, self.patience.as_millis());
             calls.push(Call::plain(&["WAIT", &count.to_string(), &patience.to_string()]));
+        } else {
+            calls.push(self.lock_call(keys, name, &command));
         }
         let sent = BootClock.now();
         let asked = async {
-            let mut answers = self.way.ask_all(&keys[0], calls).await?;
+            let mut answers = self.way.ask_all(&plain, calls).await?;
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
             let answer = self.way.understand::<String>(answer)?;
@@ -157,10 +160,10 @@ impl RedisStore {
         may.await.map_err(|error: Error| error.during(Operation::Acquire).on(name).at(STORE))
     }
 
-    fn lock_call(&self, keys: &[String], name: &LockName, command: &Command) -> Call {
+    fn lock_call(&self, keys: Vec<String>, name: &LockName, command: &Command) -> Call {
         let most = self.capability.max_waiters;
         let arguments = wire::write(command, name.as_str(), most, &self.channel);
-        Call::Script { script: Script::Lock, keys: keys.to_vec(), arguments }
+        Call::Script { script: Script::Lock, keys, arguments }
     }
 
     async fn look(&self, operation: Operation, name: &LockName) -> Result<LockView> {
@@ -277,7 +280,7 @@ impl Store for RedisStore {
             self.wakeups.open(request.lease);
         }
         let command = Command::acquire(request, self.session);
-        let answer = self.run(Operation::Acquire, &request.name, &command).await?;
+        let answer = self.run(Operation::Acquire, &request.name, command).await?;
         self.heed(request.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
@@ -290,7 +293,7 @@ impl Store for RedisStore {
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         let renew = async |renewal: &Renewal| {
             let command = Command::renew(renewal, self.session);
-            let answer = self.run(Operation::Renew, &renewal.name, &command).await?;
+            let answer = self.run(Operation::Renew, &renewal.name, command).await?;
             Ok(answer.outcome.into_renewed(&answer.record, renewal))
         };
         try_join_all(leases.iter().map(renew)).await
@@ -299,7 +302,7 @@ impl Store for RedisStore {
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.wakeups.mailboxes.open(conversion.lease);
         let command = Command::convert(conversion);
-        let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
+        let answer = self.run(Operation::Convert, &conversion.name, command).await?;
         self.heed(conversion.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
         answer.outcome.into_converted(conversion, &context).map_err(|error| error.at(STORE))
@@ -307,12 +310,12 @@ impl Store for RedisStore {
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.wakeups.close(lease);
-        let answer = self.run(Operation::Release, name, &Command::Release { lease }).await?;
+        let answer = self.run(Operation::Release, name, Command::Release { lease }).await?;
         Ok(answer.outcome.into_released())
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
-        self.run(Operation::Release, name, &Command::Withdraw { lease }).await?;
+        self.run(Operation::Release, name, Command::Withdraw { lease }).await?;
         Ok(())
     }
 
@@ -331,7 +334,7 @@ impl Store for RedisStore {
             for view in try_join_all(looks).await? {
                 if !view.is_locked() && !view.is_contended() {
                     // Nobody has taken it off the list: it is used often, or has just ended.
-                    self.run(Operation::List, &view.name, &Command::Reap).await?;
+                    self.run(Operation::List, &view.name, Command::Reap).await?;
                 } else if view.is_contended() || !listing.contended {
                     locks.push(view);
                 }
@@ -349,7 +352,7 @@ impl Store for RedisStore {
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         let command = Command::evict(eviction);
-        let answer = self.run(Operation::Evict, &eviction.name, &command).await?;
+        let answer = self.run(Operation::Evict, &eviction.name, command).await?;
         Ok(answer.outcome.into_evicted())
     }
 
