@@ -39,6 +39,7 @@ Verbs:
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)
              cli           sprag run against flock(1), true(1) and etcdctl
+             redis         the Redis store against scripts by hand and other libraries
              --check       exits with 1 if a goal is missed; more flags: --help
   help     this text
 ";

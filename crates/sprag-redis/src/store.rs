@@ -105,7 +105,6 @@ impl RedisStore {
         let link = self.way.link_for(&plain).await.map_err(|e| e.during(operation).on(name))?;
         let granting = granting(&command);
         if let Command::Acquire(acquire) = &mut command {
-            link.server.uses(Duration::from_millis(acquire.ttl_ms));
             // One that lay in a buffer until its caller gave up must not take the lock.
             acquire.not_after_ms = link.not_after_ms();
         }
@@ -135,6 +134,11 @@ impl RedisStore {
             asked.await.map_err(|error: Error| error.during(operation).on(name).at(STORE))?;
         if answer.now_us > 0 {
             link.learn(answer.now_us / 1000, sent);
+        }
+        if let (Some(ttl_ms), Outcome::Granted(_) | Outcome::Queued { .. }) =
+            (ttl_of(&command), &answer.outcome)
+        {
+            link.server.uses(Duration::from_millis(ttl_ms));
         }
         if let (Some(confirmed), Outcome::Granted(_)) = (confirmed, &answer.outcome) {
             let count = self.way.understand::<u64>(confirmed)?;
@@ -193,6 +197,15 @@ impl RedisStore {
         } else {
             self.wakeups.close(lease);
         }
+    }
+}
+
+/// How long a lease lasts, as a command asks for it.
+const fn ttl_of(command: &Command) -> Option<u64> {
+    match command {
+        Command::Acquire(acquire) => Some(acquire.ttl_ms),
+        Command::Renew { ttl_ms, .. } => Some(*ttl_ms),
+        _ => None,
     }
 }
 

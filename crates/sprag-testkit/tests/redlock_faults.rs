@@ -215,9 +215,10 @@ async fn everything_works_but_one(locks: &Locks, lock: &str) {
     until_unused(locks.store(), lock).await;
 }
 
-/// A node with an append-only file has forgotten nothing and votes at once.
+/// An append-only file may lack what was answered last: a node with one rests as well, and what it
+/// remembers still counts.
 #[tokio::test]
-async fn a_node_with_a_log_votes_after_a_restart() {
+async fn a_node_with_a_log_rests_after_a_restart_too() {
     if RedisServer::skipped() {
         return;
     }
@@ -225,13 +226,13 @@ async fn a_node_with_a_log_votes_after_a_restart() {
     let mut scene = Scene { nodes, options: "" };
     let (locks, other) = (scene.locks(), scene.locks());
     let guard = locks.lock("report").ttl(LONG).acquire().await.unwrap();
-    scene.nodes[0].kill();
-    scene.nodes[1].restart().await;
-    scene.nodes[2].restart().await;
-    let refused = other.lock("report").no_wait().acquire().await;
-    assert!(refused.unwrap_err().is_held(), "the votes are still there");
+    scene.nodes[0].restart().await;
+    assert_eq!(scene.nodes[0].ask(&["GET", "sprag:report"]), guard.lease().to_string());
+    let elsewhere = other.lock("elsewhere").ttl(LONG).acquire().await.unwrap();
+    assert_eq!(scene.nodes[0].ask(&["EXISTS", "sprag:elsewhere"]), "0", "it voted");
+    elsewhere.release().await.unwrap();
+    assert!(other.lock("report").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
-    everything_works_but_one(&other, "report").await;
 }
 
 /// The clock of one node is an hour ahead, so that its fences are larger than all others; fences

@@ -23,10 +23,9 @@ pub(super) async fn diagnose(nodes: &Nodes, fences: bool) -> Result<Vec<Finding>
     });
     for (node, left) in &census.rests {
         let (address, left) = (nodes.link(*node).address(), left / 1000 + 1);
-        findings.push(
-            Finding::warn(format!("{address} has forgotten its locks and rests for {left} s"))
-                .fix("turn on its append-only file: CONFIG SET appendonly yes"),
-        );
+        let text =
+            format!("{address} was restarted, may have forgotten locks and rests for {left} s");
+        findings.push(Finding::warn(text));
     }
     for node in &census.fresh {
         let address = nodes.link(*node).address();
@@ -65,10 +64,6 @@ fn about(nodes: &Nodes, node: usize, info: &Info) -> Vec<Finding> {
     if let Some(policy) = info.evicts() {
         let text = format!("{address}: locks can be evicted (maxmemory-policy {policy})");
         findings.push(Finding::fail(text).fix("type CONFIG SET maxmemory-policy noeviction"));
-    }
-    if !info.writes_log() {
-        let text = format!("{address}: a restart forgets its votes; it rests afterwards");
-        findings.push(Finding::note(text).fix("type CONFIG SET appendonly yes"));
     }
     if info.get("connected_slaves") != "0" {
         let text = format!("{address}: has replicas; a failover forgets its last votes");

@@ -15,6 +15,6 @@ local rest = tonumber(ARGV[2])
 if rest < 0 then
   return { 'fresh', now_us, 0, 0 }
 end
-redis.call('HSET', KEYS[3], 'run', (run()), 'saved', saved,
+redis.call('HSET', KEYS[3], 'run', run(), 'saved', stamp,
   'rest', string.format('%.0f', now + rest))
 return { 'marked', now_us, 0, rest }

@@ -4,9 +4,10 @@
 --
 -- A node that has forgotten its locks must not vote before those who held them have stopped to
 -- believe in them. It knows by a mark: which run of the server wrote it, when the server had saved
--- its data last, and until when it rests. A run that ends without an append-only file takes the
--- mark with it, or leaves one that names another run. The time of the last save is cheap to ask
--- for and differs from run to run, so the run itself is only asked for when that has changed.
+-- its data last, and until when it rests. A run that ends takes the mark with it, or leaves one
+-- that names another run; also with an append-only file, as that may lack what was answered last.
+-- The time of the last save is cheap to ask for and differs from run to run, so the run itself is
+-- only asked for when that has changed.
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -15,11 +16,13 @@ local now = math.floor(now_us / 1000)
 local mark = redis.call('HMGET', KEYS[3], 'saved', 'rest', 'longest')
 local saved = tostring(redis.call('LASTSAVE'))
 local longest = tonumber(mark[3] or 0)
+-- A server that is restarted within the second of its last save has the same time of it: it is not
+-- noted before that second is over.
+local stamp = tonumber(saved) < tonumber(time[1]) and saved or ''
 
--- Which run of the server this is, and whether a run before it could have kept its locks.
+-- Which run of the server this is.
 local function run()
-  local keeps = string.find(redis.call('INFO', 'persistence'), 'aof_enabled:1', 1, true)
-  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), keeps ~= nil
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 end
 
 local function is_marked()
@@ -27,9 +30,8 @@ local function is_marked()
     return true
   end
   local marked = redis.call('HGET', KEYS[3], 'run')
-  local this, keeps = run()
-  if marked and (marked == this or keeps) then
-    redis.call('HSET', KEYS[3], 'run', this, 'saved', saved)
+  if marked and marked == run() then
+    redis.call('HSET', KEYS[3], 'saved', stamp)
     return true
   end
   return false
