@@ -99,4 +99,12 @@ impl<S: Store> Store for Timed<S> {
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.store.lifeline()
     }
+
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.store.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.store.severed().await;
+    }
 }

@@ -88,6 +88,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Whether the session behind a lease is over, or may be, so that the lease is lost whatever its
+    /// TTL: for stores that free what a session holds when its connection ends. Costs a look at the
+    /// clock, and is asked whenever a guard is.
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        let _ = lease;
+        false
+    }
+
+    /// Waits until a session of this store has ended, so that the leases of it are
+    /// [severed](Self::is_severed). May never resolve.
+    async fn severed(&self) {
+        std::future::pending::<()>().await;
+    }
+
     /// Reads the audit trail. What the store decides is in it, written with the change or right
     /// after it; see [`audit_entries`](crate::audit::audit_entries). The last
     /// [`TRAIL_LENGTH`](crate::audit::TRAIL_LENGTH) entries are kept, or fewer.

@@ -65,6 +65,23 @@ pub struct HolderView {
     pub detached: bool,
 }
 
+impl HolderView {
+    /// Somebody who has the lock without knowing sprag: no lease, no fence, no end.
+    pub const fn stranger(holder: Holder) -> Self {
+        Self {
+            lease: LeaseId::from_u128(0),
+            party: PartyId::from_u128(0),
+            mode: Mode::Exclusive,
+            fence: Fence::ZERO,
+            holder,
+            ttl: Duration::ZERO,
+            remaining: None,
+            upgrading: false,
+            detached: false,
+        }
+    }
+}
+
 /// One waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -33,6 +33,7 @@ pub struct PostgresConfig {
     pub(crate) tls: TlsMode,
     pub(crate) root_certificate: Option<PathBuf>,
     pub(crate) timeout: Duration,
+    pub(crate) max_locks: usize,
 }
 
 /// Where a PostgreSQL server listens.
@@ -122,6 +123,7 @@ impl PostgresConfig {
             tls: TlsMode::default(),
             root_certificate: None,
             timeout: Duration::from_secs(2),
+            max_locks: 1000,
         }
     }
 
@@ -153,6 +155,11 @@ impl PostgresConfig {
         self
     }
 
+    /// What locks are made of.
+    pub const fn lock_kind(&self) -> LockKind {
+        self.kind
+    }
+
     /// Whether the connection is encrypted.
     #[must_use]
     pub const fn tls(mut self, tls: TlsMode) -> Self {
@@ -171,6 +178,15 @@ impl PostgresConfig {
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// How many advisory locks this process may hold at a time; 1,000 by default. All processes
+    /// share the server's table, which has `max_locks_per_transaction` times `max_connections`
+    /// entries, and when it is full nobody gets any lock, not even on a table.
+    #[must_use]
+    pub const fn max_locks(mut self, max_locks: usize) -> Self {
+        self.max_locks = max_locks;
         self
     }
 

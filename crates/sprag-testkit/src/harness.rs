@@ -217,6 +217,23 @@ impl Store for Session {
         self.store()?.lifeline()
     }
 
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        // Who is dead does not hear of it; its clock tells it.
+        self.store().is_some_and(|store| store.is_severed(lease))
+    }
+
+    async fn severed(&self) {
+        let Some(store) = self.store() else { return std::future::pending().await };
+        tokio::select! {
+            biased;
+            () = self.killed() => {
+                drop(store);
+                std::future::pending::<()>().await;
+            }
+            () = async { store.severed().await } => {}
+        }
+    }
+
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
         let ask = |store: Arc<dyn Store>| async move { store.audit(query).await };
         self.ask(Operation::Audit, ask).await

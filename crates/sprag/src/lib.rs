@@ -26,7 +26,8 @@ pub use redis_lock::RedisDistributedLock;
 #[cfg(feature = "postgres")]
 #[doc(inline)]
 pub use sprag_postgres::{
-    Address as PostgresAddress, LockKind, PostgresConfig, PostgresStore, TlsMode,
+    Address as PostgresAddress, AdvisoryStore, LockKind, PostgresConfig, PostgresStore, TlsMode,
+    advisory_key, lock_for_transaction,
 };
 #[cfg(feature = "redis")]
 #[doc(inline)]

@@ -47,6 +47,16 @@ impl Core {
         tokio::time::sleep(duration)
     }
 
+    /// What is left of a lease, or why it is lost: its time is over, or its session is.
+    pub(crate) fn check(&self, lease: &Lease) -> Result<Duration, Loss> {
+        let left = lease.check(self.now())?;
+        if self.store.is_severed(lease.id) {
+            lease.with(|tenure| tenure.lose(Loss::SessionDied));
+            return lease.check(self.now());
+        }
+        Ok(left)
+    }
+
     /// Sends one request to the store. No answer in time is an answer: unknown.
     pub(crate) async fn request<T>(
         &self,

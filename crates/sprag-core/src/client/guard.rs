@@ -109,7 +109,7 @@ impl LockGuard {
 
     /// What is known now.
     pub fn state(&self) -> LockState {
-        match self.lease.check(self.core().now()) {
+        match self.core().check(&self.lease) {
             Err(loss) => LockState::Lost(loss),
             Ok(_) if self.lease.with(|tenure| tenure.is_suspect()) => LockState::Suspect,
             Ok(_) => LockState::Held,
@@ -118,7 +118,7 @@ impl LockGuard {
 
     /// Whether the lock is held and its lease is good at this moment.
     pub fn is_valid(&self) -> bool {
-        self.lease.check(self.core().now()).is_ok()
+        self.core().check(&self.lease).is_ok()
     }
 
     /// Checks that the lock is held and its lease is good at this moment. Ask before each step
@@ -128,12 +128,12 @@ impl LockGuard {
     ///
     /// Lost, with the reason.
     pub fn ensure_valid(&self) -> Result<()> {
-        self.lease.check(self.core().now()).map(|_| ()).map_err(|loss| self.lost_error(loss))
+        self.core().check(&self.lease).map(|_| ()).map_err(|loss| self.lost_error(loss))
     }
 
     /// How long the lease is good without another renewal; zero if it is lost.
     pub fn time_remaining(&self) -> Duration {
-        self.lease.check(self.core().now()).unwrap_or_default()
+        self.core().check(&self.lease).unwrap_or_default()
     }
 
     /// Resolves when the lock is lost, no later than its lease ends; with
@@ -319,7 +319,7 @@ impl LockGuard {
     ///
     /// Cancel safe: a future dropped half-way leaves the release to the client's thread.
     pub async fn release(mut self) -> Result<Released> {
-        let before = self.lease.check(self.core().now()).err();
+        let before = self.core().check(&self.lease).err();
         self.end(before.as_ref());
         let answer = self.core().release(&self.lease, REQUEST_TIMEOUT).await?;
         self.settle();
@@ -396,7 +396,7 @@ impl Drop for LockGuard {
         if self.settled || !self.lease.is_own_process() {
             return;
         }
-        let lost = self.lease.check(self.core().now()).err();
+        let lost = self.core().check(&self.lease).err();
         self.end(lost.as_ref());
         self.inner.order(Order::Release(Arc::clone(&self.lease)));
     }

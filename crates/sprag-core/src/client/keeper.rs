@@ -97,7 +97,8 @@ impl Keeper {
                     work.push(write_down(Arc::clone(&self.core), entries));
                 }
                 () = self.core.registry.woken_before(planned) => {}
-                () = self.core.sleep(planned.since(now)) => {}
+                () = self.core.store.severed() => self.end_severed(),
+                () = self.core.sleep(planned.since(now)) => self.end_severed(),
             }
             if cleaning == 0 && !writing && self.core.notes.is_empty() {
                 flushes.clear();
@@ -121,6 +122,24 @@ impl Keeper {
         } else {
             earliest.min(now.plus(TICK))
         }
+    }
+
+    /// Takes away what was held by a session that is over, or may be.
+    fn end_severed(&self) {
+        for lease in self.core.registry.all() {
+            if self.core.store.is_severed(lease.id)
+                && lease.with(|tenure| *tenure.phase() == Phase::Holding)
+                && let Err(loss) = self.core.check(&lease)
+            {
+                self.tell_loss(&lease, &loss);
+            }
+        }
+    }
+
+    fn tell_loss(&self, lease: &Lease, loss: &Loss) {
+        self.core.telemetry.lost(loss);
+        self.core.note(lease, AuditKind::Lost, loss.to_string());
+        tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
     }
 
     /// Starts one batch for everything that is due now, and a little ahead to save a request.
@@ -147,9 +166,7 @@ impl Keeper {
                 && let Err(loss) = lease.check(now)
                 && loss != Loss::Released
             {
-                self.core.telemetry.lost(&loss);
-                self.core.note(&lease, AuditKind::Lost, loss.to_string());
-                tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
+                self.tell_loss(&lease, &loss);
             } else {
                 self.core.registry.reschedule(&lease);
             }

@@ -145,8 +145,13 @@ impl Registry {
 
     /// Refuses further leases and gives out all there are.
     pub(crate) fn close(&self) -> Vec<Arc<Lease>> {
-        let mut inner = self.lock();
-        inner.closed = true;
+        self.lock().closed = true;
+        self.all()
+    }
+
+    /// All leases there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Lease>> {
+        let inner = self.lock();
         let mut leases: Vec<_> =
             inner.leases.values().map(|entry| Arc::clone(&entry.lease)).collect();
         // The map has an order of its own in each process; a simulation wants the same again.

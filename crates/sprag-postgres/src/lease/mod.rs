@@ -7,3 +7,4 @@ mod store;
 mod trail;
 
 pub use store::PostgresStore;
+pub(crate) use store::{answers, no_row, written};

@@ -24,7 +24,8 @@ use tokio_postgres::types::Type;
 
 use super::statements::{APPLY, LIST, LOOK, Looked, PREPARED, RENEW};
 use super::trail;
-use crate::config::PostgresConfig;
+use crate::advisory::{self, Vital};
+use crate::config::{LockKind, PostgresConfig};
 use crate::diagnose;
 use crate::error::{STORE, error, strange_answer};
 use crate::link::{Call, Link, Server};
@@ -45,8 +46,8 @@ const PAGE: usize = 1000;
 #[derive(Debug)]
 pub struct PostgresStore {
     capability: Capability,
-    link: Link,
-    pub(super) namespace: String,
+    pub(crate) link: Link,
+    pub(crate) namespace: String,
     session: SessionId,
     /// Where this process is woken; none through a pool.
     channel: Option<String>,
@@ -66,9 +67,13 @@ impl PostgresStore {
     ///
     /// If the server cannot be reached, refuses, or cannot keep the promise; with the fix.
     pub fn open(config: PostgresConfig) -> Result<Self> {
+        Self::open_with(config, None)
+    }
+
+    pub(crate) fn open_with(config: PostgresConfig, vital: Option<Vital>) -> Result<Self> {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         // It is told once, and if nobody listens any more nobody wants to know.
-        let start = Start::new(config, move |opened| drop(tell.send(opened)))?;
+        let start = Start::new(config, vital, move |opened| drop(tell.send(opened)))?;
         start.finish(told.recv().map_err(|_| ended())?)
     }
 
@@ -82,8 +87,12 @@ impl PostgresStore {
     ///
     /// Cancel safe: the connection is closed.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
+        Self::connect_with(config, None).await
+    }
+
+    pub(crate) async fn connect_with(config: PostgresConfig, vital: Option<Vital>) -> Result<Self> {
         let (tell, told) = oneshot::channel();
-        let start = Start::new(config, move |opened| drop(tell.send(opened)))?;
+        let start = Start::new(config, vital, move |opened| drop(tell.send(opened)))?;
         start.finish(told.await.map_err(|_| ended())?)
     }
 
@@ -108,7 +117,7 @@ impl PostgresStore {
         Ok(answer)
     }
 
-    pub(super) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
+    pub(crate) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
         self.link.ask(call).await.map_err(|error| error.during(operation).at(STORE))
     }
 
@@ -137,15 +146,15 @@ impl PostgresStore {
 
 /// The command as the functions read it. A text of PostgreSQL cannot have a zero in it, and what
 /// people write into a reason may: they see a symbol for it then.
-fn written(command: &Command, max_waiters: usize) -> String {
+pub(crate) fn written(command: &Command, max_waiters: usize) -> String {
     wire::write(command, max_waiters).replace("\\u0000", "\u{2400}")
 }
 
-fn answers(rows: &[Row]) -> Result<Vec<Answer>> {
+pub(crate) fn answers(rows: &[Row]) -> Result<Vec<Answer>> {
     rows.iter().map(|row| Answer::read(row.get(0)).map_err(strange_answer)).collect()
 }
 
-fn no_row() -> Error {
+pub(crate) fn no_row() -> Error {
     strange_answer("there is no row")
 }
 
@@ -165,13 +174,20 @@ struct Start {
 impl Start {
     fn new(
         config: PostgresConfig,
+        vital: Option<Vital>,
         opened: impl FnOnce(Result<Server>) + Send + 'static,
     ) -> Result<Self> {
         config.check()?;
+        if (config.kind == LockKind::Advisory) != vital.is_some() {
+            let message = "a PostgresStore has leases, and an AdvisoryStore advisory locks";
+            return Err(Error::bad_input(Operation::Open, message));
+        }
         let namespace = config.namespace.clone();
         let session = SessionId::random(&OsEntropy);
         let (channel, wakeups) = (format!("sprag_{session}"), Arc::new(Wakeups::default()));
-        let link = Link::start(config, PREPARED, channel.clone(), Arc::clone(&wakeups), opened)?;
+        let prepared = vital.as_ref().map_or(PREPARED, |_| advisory::PREPARED);
+        let woken = Arc::clone(&wakeups);
+        let link = Link::start(config, prepared, channel.clone(), woken, vital, opened)?;
         Ok(Self { link, namespace, session, channel, wakeups })
     }
 

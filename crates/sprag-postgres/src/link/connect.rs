@@ -11,6 +11,7 @@ use tokio_postgres::{Client, Connection, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Call, startup, tls};
+use crate::advisory::{Life, Vital};
 use crate::config::PostgresConfig;
 use crate::error::{error, from_postgres, no_answer, read_only};
 use crate::schema;
@@ -32,6 +33,9 @@ const SETTINGS: &str = "SELECT set_config(name, value, false) FROM pg_settings J
      ('default_transaction_isolation', 'read committed'), ('jit', 'off'), \
      ('application_name', 'sprag')) AS ours(name, value) USING (name)";
 
+/// A statement that failed may have taken a session lock, which no rollback gives back.
+const SWEEP: &str = "SELECT sprag.sweep_v1()::text";
+
 /// How to connect.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -39,15 +43,21 @@ pub(super) struct Connector {
     /// The statements that are worth preparing.
     prepare: &'static [&'static str],
     tls: MakeRustlsConnect,
+    /// For a connection whose session has locks.
+    vital: Option<Vital>,
 }
 
-pub(super) type Half =
+pub(crate) type Half =
     Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
 
 impl Connector {
-    pub(super) fn new(config: PostgresConfig, prepare: &'static [&'static str]) -> Result<Self> {
+    pub(super) fn new(
+        config: PostgresConfig,
+        prepare: &'static [&'static str],
+        vital: Option<Vital>,
+    ) -> Result<Self> {
         let tls = MakeRustlsConnect::new(tls::config(&config)?);
-        Ok(Self { config: Arc::new(config), prepare, tls })
+        Ok(Self { config: Arc::new(config), prepare, tls, vital })
     }
 
     /// A bare connection, both halves of it.
@@ -63,17 +73,20 @@ impl Connector {
     /// A connection to a server that may be used, with everything on it that we need.
     pub(super) async fn open(&self) -> Result<Line> {
         let (mut client, connection) = self.connect().await?;
-        tokio::spawn(async move {
-            // It ends with its last user, or whoever waits for an answer is told.
-            if let Err(error) = connection.await {
-                tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
-            }
-        });
+        // It ends with its last user, or whoever waits for an answer is told.
+        let life = self.vital.as_ref().map(Vital::life);
+        let driver = tokio::spawn(drive(connection, life.clone()));
         let server = self.in_time(self.greet(&client)).await?;
         schema::ensure(&mut client, &self.config).await?;
         let prepared = self.in_time(self.prepare(&client, &server)).await?;
+        let client = Arc::new(client);
+        if let Some(life) = life {
+            self.in_time(life.begin(&client, &self.config)).await?;
+            tokio::spawn(life.keep(Arc::downgrade(&client), driver.abort_handle()));
+        }
         let broken = Arc::new(AtomicBool::new(false));
-        Ok(Line { client: Arc::new(client), prepared: Arc::new(prepared), server, broken })
+        let has_locks = self.vital.is_some();
+        Ok(Line { client, prepared: Arc::new(prepared), server, broken, has_locks })
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -111,6 +124,13 @@ impl Connector {
         }
         // A pool makes the number up that it greets with.
         let pooled = startup::process_id(client).await != Some(pid);
+        if pooled && self.vital.is_some() {
+            let message = format!(
+                "{config} is a connection pool such as PgBouncer, behind which advisory locks belong \
+                 to nobody: use the address of the server itself, pool_mode = session, or mode=lease"
+            );
+            return refuse(ErrorKind::Refused, message);
+        }
         let now_us = u64::try_from(row.get::<_, i64>(6)).unwrap_or(0);
         Ok(Server { version, pooled, now_us })
     }
@@ -135,6 +155,18 @@ impl Connector {
     }
 }
 
+/// Reads what the server says until the connection ends.
+async fn drive(connection: Half, life: Option<Life>) {
+    match life {
+        Some(life) => life.drive(connection).await,
+        None => {
+            if let Err(error) = connection.await {
+                tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
+            }
+        }
+    }
+}
+
 /// What is known about a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -152,6 +184,8 @@ pub(super) struct Line {
     prepared: Arc<HashMap<&'static str, Statement>>,
     pub(super) server: Server,
     broken: Arc<AtomicBool>,
+    /// Whether locks end with it.
+    has_locks: bool,
 }
 
 impl Line {
@@ -159,8 +193,16 @@ impl Line {
         self.client.is_closed() || self.broken.load(Ordering::Relaxed)
     }
 
+    /// An answer is late. Another connection may be faster, unless locks end with this one: then
+    /// its pulse decides.
+    pub(super) fn doubt(&self) {
+        if !self.has_locks {
+            self.give_up();
+        }
+    }
+
     /// Uses it for nothing more.
-    pub(super) fn give_up(&self) {
+    fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
@@ -177,12 +219,14 @@ impl Line {
                 self.client.query_typed(call.statement, &values).await
             }
         };
-        asked.map_err(|e| {
-            if e.as_db_error().is_none() {
-                self.give_up();
-            }
-            from_postgres(config, e)
-        })
+        let Err(error) = asked else { return asked.map_err(|e| from_postgres(config, e)) };
+        let half_done = self.has_locks && error.as_db_error().is_some();
+        if error.as_db_error().is_none()
+            || (half_done && self.client.query_typed(SWEEP, &[]).await.is_err())
+        {
+            self.give_up();
+        }
+        Err(from_postgres(config, error))
     }
 }
 

@@ -8,7 +8,7 @@ mod listener;
 mod startup;
 mod tls;
 
-pub(crate) use connect::Server;
+pub(crate) use connect::{Half, Server};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,6 +22,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::connect::{Connector, Line};
+use crate::advisory::Vital;
 use crate::config::PostgresConfig;
 use crate::error::{error, no_answer};
 
@@ -74,9 +75,10 @@ impl Link {
         prepare: &'static [&'static str],
         channel: String,
         wakeups: Arc<Wakeups>,
+        vital: Option<Vital>,
         opened: impl FnOnce(Result<Server>) + Send + 'static,
     ) -> Result<Self> {
-        let connector = Connector::new(config, prepare)?;
+        let connector = Connector::new(config, prepare, vital)?;
         let (jobs, inbox) = mpsc::channel(WAITING);
         let (listen, skew) = (Arc::new(Notify::new()), Arc::new(AtomicI64::new(0)));
         let timeout = connector.config.timeout;
@@ -189,7 +191,7 @@ async fn answer(line: Line, connector: Connector, job: Job) {
     {
         Ok(answer) => answer,
         Err(_) => {
-            line.give_up();
+            line.doubt();
             let what = format!("did not answer within {patience:?}");
             Err(no_answer(&connector.config, &what))
         }

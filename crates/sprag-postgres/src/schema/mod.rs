@@ -29,6 +29,10 @@ macro_rules! objects {
             include_str!("../lease/sql/commands.sql"),
             "\n",
             include_str!("../lease/sql/apply.sql"),
+            "\n",
+            include_str!("../advisory/grip.sql"),
+            "\n",
+            include_str!("../advisory/apply.sql"),
         )
     };
 }

@@ -276,6 +276,14 @@ impl Store for FaultStore {
         self.inner.lifeline()
     }
 
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.inner.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.inner.severed().await;
+    }
+
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
         let call = Call::Audit(query.clone());
         self.send(call, Operation::Audit, self.inner.audit(query)).await

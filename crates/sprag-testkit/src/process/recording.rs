@@ -206,6 +206,14 @@ impl Store for Recording {
         self.store.lifeline()
     }
 
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.store.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.store.severed().await;
+    }
+
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
         self.store.audit(query).await
     }

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::{Error, ErrorKind, Operation, Result, Store};
-use sprag_postgres::{Address, LockKind, PostgresConfig, PostgresStore, TlsMode};
+use sprag_core::{Result, Store};
+use sprag_postgres::{Address, AdvisoryStore, LockKind, PostgresConfig, PostgresStore, TlsMode};
 
 use super::StoreKind;
 use super::url::StoreUrl;
@@ -18,6 +18,7 @@ pub(super) const KIND: StoreKind = StoreKind {
         ("postgres://localhost/app", "a PostgreSQL database"),
         ("postgres://USER:PASSWORD@host:5432/app", "with a login"),
         ("postgres:///app?host=/run/postgresql", "through a Unix socket"),
+        ("postgres://host/app?mode=advisory", "with session locks, for programs without sprag"),
         ("postgres://host/app?sslmode=verify-full", "over TLS, with the right server only"),
     ],
     between: "all who reach one PostgreSQL database",
@@ -31,13 +32,17 @@ pub(super) const KIND: StoreKind = StoreKind {
     capability: PostgresStore::ability,
     open: |url| {
         let config = config(url)?;
-        Ok(Arc::new(PostgresStore::open(config)?) as Arc<dyn Store>)
+        Ok(match config.lock_kind() {
+            LockKind::Lease => Arc::new(PostgresStore::open(config)?) as Arc<dyn Store>,
+            LockKind::Advisory => Arc::new(AdvisoryStore::open(config)?),
+        })
     },
 };
 
 const PARAMETERS: &[&str] = &[
     "mode",
     "namespace",
+    "max_locks",
     "timeout_ms",
     "sslmode",
     "sslrootcert",
@@ -80,6 +85,10 @@ fn config(url: &StoreUrl<'_>) -> Result<PostgresConfig> {
             "host" | "port" | "user" | "password" => config,
             "mode" => config.kind(kind(url, value)?),
             "namespace" => config.namespace(text(url, value)?),
+            "max_locks" => {
+                let bad = |_| url.bad(&format!("has no number from 1 to {} in {name}", u32::MAX));
+                config.max_locks(value.parse::<std::num::NonZeroU32>().map_err(bad)?.get() as usize)
+            }
             "sslmode" => config.tls(tls(url, value)?),
             "sslrootcert" => config.root_certificate(OsString::from_vec(url.decode(value)?)),
             "timeout_ms" => {
@@ -150,10 +159,7 @@ fn port(url: &StoreUrl<'_>, digits: &str) -> Result<u16> {
 fn kind(url: &StoreUrl<'_>, value: &str) -> Result<LockKind> {
     match value {
         "lease" => Ok(LockKind::Lease),
-        "advisory" => {
-            let message = "advisory locks are not supported yet; write mode=lease";
-            Err(Error::new(ErrorKind::Unsupported, Operation::Open, message))
-        }
+        "advisory" => Ok(LockKind::Advisory),
         _ => Err(url.bad("has none of lease and advisory in mode")),
     }
 }
@@ -208,7 +214,9 @@ mod tests {
             let error = shown(url).unwrap_err();
             assert!(error.is_bad_input() && error.to_string().contains(told), "{url}: {error}");
         }
-        assert!(shown("postgres://db/app?mode=advisory").unwrap_err().is_unsupported());
+        let advisory = shown("postgres://db/app?mode=advisory&max_locks=5").unwrap();
+        assert!(advisory.contains("kind: Advisory"), "{advisory}");
+        assert!(shown("postgres://db/app?max_locks=0").unwrap_err().is_bad_input());
     }
 
     #[test]

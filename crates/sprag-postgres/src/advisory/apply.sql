@@ -1,0 +1,85 @@
+-- One command on one advisory lock. `session` is the one that has done it. Where the record would
+-- grant the lock and somebody has its key, `outsider` says who; `leaving` that it was asked to go.
+CREATE FUNCTION sprag.advisory_v1(ns text, lock text, command jsonb, lock_key bigint,
+  OUT answer jsonb, OUT session text, OUT outsider text, OUT leaving boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  what text := command ->> 'do';
+  asked text := command ->> 'lease';
+  channel text;
+BEGIN
+  session := current_setting('sprag.session');
+  channel := 'sprag_' || session;
+  leaving := false;
+  IF command ? 'session' THEN
+    command := command || jsonb_build_object('session', session);
+  END IF;
+  IF what = 'release' THEN
+    PERFORM sprag.let_go(asked);
+  END IF;
+  IF what IN ('acquire', 'release', 'convert') THEN
+    PERFORM sprag.bury_sessions(ns, lock);
+  END IF;
+  BEGIN
+    answer := sprag.apply_v1(ns, lock, command, channel);
+    IF answer -> 'outcome' ? 'granted' AND what IN ('acquire', 'convert')
+      AND NOT sprag.take_grip(ns, lock, asked, lock_key, answer -> 'outcome' -> 'granted' -> 'mode')
+    THEN
+      -- Who pushes a holder aside has waited for it already.
+      leaving := sprag.urge_v1(lock_key, CASE WHEN command ? 'steal' THEN 100 ELSE 1000 END) > 0;
+      outsider := coalesce(sprag.outsider(ns, lock, lock_key), CASE
+        WHEN leaving THEN 'its last holder, which was asked to let go'
+        ELSE 'somebody who was just here' END);
+      IF NOT leaving THEN
+        RAISE SQLSTATE 'SP001';
+      END IF;
+    END IF;
+  EXCEPTION WHEN SQLSTATE 'SP001' THEN
+    answer := sprag.answer(sprag.now_us(), '"held"');
+  END;
+  IF outsider IS NULL AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
+    answer := sprag.fresh(ns, lock, command, channel, answer);
+  END IF;
+END $$;
+
+-- What was granted by another's release, and could not be taken at once, counts from now: its holder
+-- has been told "not yet" since.
+CREATE FUNCTION sprag.fresh(ns text, lock text, command jsonb, channel text, answer jsonb)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  IF (SELECT (sprag.hold_of(k.holders, command ->> 'lease') ->> 'renewed_ms')::bigint
+      FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock)
+    >= (answer ->> 'now_us')::bigint / 1000 THEN
+    RETURN answer;
+  END IF;
+  RETURN sprag.run(ns, lock, jsonb_build_object('do', 'renew', 'lease', command -> 'lease',
+    'ttl_ms', command -> 'ttl_ms'), channel);
+END $$;
+
+-- Many renewals. Who was granted the lock and has no grip yet, waits; who had one in a session that
+-- is over, has lost it.
+CREATE FUNCTION sprag.renew_advisory_v1(ns text, locks text[], commands jsonb,
+  lock_keys bigint[]) RETURNS TABLE (answer jsonb, session text) LANGUAGE plpgsql AS $$
+DECLARE
+  answers jsonb[] := sprag.renew_v1(ns, locks, commands,
+    'sprag_' || current_setting('sprag.session'));
+  mode jsonb;
+  asked text;
+BEGIN
+  session := current_setting('sprag.session');
+  FOR place IN 1 .. cardinality(locks) LOOP
+    answer := answers[place];
+    mode := answer -> 'outcome' -> 'granted' -> 'mode';
+    asked := commands -> (place - 1) ->> 'lease';
+    IF mode IS NOT NULL AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.lease = asked
+      AND g.session = current_setting('sprag.session') AND g.shared = (mode <> '"exclusive"')) THEN
+      IF (SELECT sprag.hold_of(k.holders, asked) ->> 'session' FROM sprag.lock AS k
+          WHERE k.space = ns AND k.name = locks[place]) <> session THEN
+        answer := jsonb_set(answer, '{outcome}', '{"gone": "session_died"}');
+      ELSIF NOT sprag.take_grip(ns, locks[place], asked, lock_keys[place], mode) THEN
+        answer := jsonb_set(answer, '{outcome}', '{"queued": {"ahead": 0}}');
+      END IF;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;

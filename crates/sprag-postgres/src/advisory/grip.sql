@@ -1,0 +1,230 @@
+-- Advisory locks: what the record of a lock grants counts only together with the session lock on the
+-- lock's key. A grip is a session lock that is held for a lease.
+
+-- A crash of the server forgets grips, and session locks too.
+CREATE UNLOGGED TABLE sprag.grip (
+  lease text COLLATE "C" PRIMARY KEY,
+  space text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  key bigint NOT NULL,
+  shared boolean NOT NULL,
+  pid int NOT NULL,
+  session text COLLATE "C" NOT NULL,
+  -- Since when its session is asked to let go of it.
+  asked_ms bigint
+) WITH (fillfactor = 70);
+CREATE INDEX grip_key ON sprag.grip (key);
+CREATE INDEX grip_session ON sprag.grip (session);
+
+-- Whether a session is over. After a restart of the server all are; but those who held a lock may be
+-- out of reach, and are given the time in which they notice.
+CREATE FUNCTION sprag.is_over(session text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN session <> current_setting('sprag.session')
+    AND clock_timestamp() > pg_postmaster_start_time() + interval '6 s'
+    AND pg_try_advisory_xact_lock(1936749156, hashtext(session));
+END $$;
+
+-- Takes out the holders and waiters whose sessions are over.
+CREATE FUNCTION sprag.bury_sessions(ns text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  l sprag.lock;
+  s sprag.step;
+  over text[];
+  losses jsonb;
+  wait jsonb;
+BEGIN
+  SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
+  IF l.space IS NULL OR (l.holders = '[]' AND l.waiting = 0) THEN
+    RETURN;
+  END IF;
+  -- Who has the lock and who is next matter; the others only if there is something to do anyway.
+  SELECT array_agg(session) INTO over FROM (
+    SELECT one ->> 'session' AS session FROM jsonb_array_elements(l.holders) AS all_of(one)
+    UNION (SELECT w.request ->> 'session' FROM sprag.waiter AS w
+      WHERE l.waiting > 0 AND w.space = ns AND w.name = lock
+      ORDER BY w.arrival, w.ticket LIMIT 1)) AS seen
+    WHERE sprag.is_over(session);
+  IF over IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT over || coalesce(array_agg(session), '{}') INTO over FROM (
+    SELECT DISTINCT w.request ->> 'session' AS session FROM sprag.waiter AS w
+      WHERE w.space = ns AND w.name = lock) AS seen
+    WHERE sprag.is_over(session);
+  s := sprag.begin_step(ns, lock, NULL, false);
+  s := sprag.reap(s);
+  SELECT jsonb_agg(CASE WHEN one ->> 'session' = ANY(over) THEN '"session_died"'::jsonb END
+      ORDER BY place) INTO losses
+    FROM jsonb_array_elements(s.holders) WITH ORDINALITY AS all_of(one, place);
+  IF losses @> '["session_died"]' THEN
+    s := sprag.remove_holders(s, losses);
+  END IF;
+  FOR wait IN
+    SELECT w.request FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
+      AND w.request ->> 'session' = ANY(over) ORDER BY w.arrival, w.ticket
+  LOOP
+    -- Its process may have a new session, and then it may ask again.
+    s := sprag.bury_wait(s, wait, '"state_lost"');
+  END LOOP;
+  DELETE FROM sprag.grip AS g WHERE g.space = ns AND g.name = lock AND g.session = ANY(over);
+  s := sprag.promote(s);
+  PERFORM sprag.end_step(s, false);
+END $$;
+
+-- The same for all locks of a namespace that such a session has.
+CREATE FUNCTION sprag.bury_all_sessions_v1(ns text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM sprag.bury_sessions(ns, held.name) FROM (
+    SELECT DISTINCT g.name FROM sprag.grip AS g
+      JOIN (SELECT DISTINCT e.session FROM sprag.grip AS e) AS every ON every.session = g.session
+      WHERE g.space = ns AND sprag.is_over(every.session)) AS held;
+END $$;
+
+-- The session of this connection, and that it lives: a lock in the space of two numbers, where no
+-- lock with a name is. Shared, so that a session with an equal hash may live too.
+CREATE FUNCTION sprag.begin_session_v1(ns text, session text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM set_config('sprag.session', session, false);
+  PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));
+  PERFORM sprag.bury_all_sessions_v1(ns);
+END $$;
+
+-- Whether the record still grants what the grip is for.
+CREATE FUNCTION sprag.is_due(g sprag.grip, ms bigint) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
+  WHERE k.space = g.space AND k.name = g.name AND one ->> 'lease' = g.lease
+    AND sprag.expires_of(one) > ms);
+
+CREATE FUNCTION sprag.let_go(asked text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  g sprag.grip;
+BEGIN
+  DELETE FROM sprag.grip AS e
+    WHERE e.lease = asked AND e.session = current_setting('sprag.session') RETURNING * INTO g;
+  IF g.shared THEN
+    PERFORM pg_advisory_unlock_shared(g.key);
+  ELSIF NOT g.shared THEN
+    PERFORM pg_advisory_unlock(g.key);
+  END IF;
+END $$;
+
+-- Lets go of all that this session has no right to any more, and shows that it lives.
+CREATE FUNCTION sprag.let_go_v1() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  g sprag.grip;
+  ms bigint := sprag.now_us() / 1000;
+BEGIN
+  FOR g IN SELECT * FROM sprag.grip AS e
+    WHERE e.session = current_setting('sprag.session') AND NOT sprag.is_due(e, ms)
+  LOOP
+    PERFORM sprag.let_go(g.lease);
+    -- Who was granted the lock meanwhile waits for this.
+    PERFORM sprag.wake('sprag_' || (one ->> 'session'), one ->> 'lease', 0)
+      FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
+      WHERE k.space = g.space AND k.name = g.name
+        AND NOT EXISTS (SELECT FROM sprag.grip AS e WHERE e.lease = one ->> 'lease');
+  END LOOP;
+END $$;
+
+-- Asks the sessions that have a key without right to let go of it; who does not for so long is
+-- disconnected. The number of those.
+CREATE FUNCTION sprag.urge_v1(lock_key bigint, patience_ms bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  g sprag.grip;
+  ms bigint := sprag.now_us() / 1000;
+  left_over bigint := 0;
+BEGIN
+  FOR g IN
+    SELECT * FROM sprag.grip AS e WHERE e.key = lock_key AND NOT sprag.is_due(e, ms)
+      AND e.session <> current_setting('sprag.session') ORDER BY e.lease FOR UPDATE
+  LOOP
+    IF sprag.is_over(g.session) THEN
+      DELETE FROM sprag.grip AS e WHERE e.lease = g.lease;
+    ELSE
+      left_over := left_over + 1;
+      IF g.asked_ms IS NULL THEN
+        UPDATE sprag.grip AS e SET asked_ms = ms WHERE e.lease = g.lease;
+        PERFORM pg_notify('sprag_' || g.session, 'let go');
+      ELSIF g.asked_ms + patience_ms <= ms THEN
+        PERFORM pg_terminate_backend(g.pid);
+      END IF;
+    END IF;
+  END LOOP;
+  RETURN left_over;
+END $$;
+
+-- Takes the session lock for a lease, or another kind of it.
+CREATE FUNCTION sprag.take_grip(ns text, lock text, asked text, lock_key bigint, mode jsonb)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  g sprag.grip;
+  wanted boolean := mode <> '"exclusive"';
+  taken boolean;
+BEGIN
+  SELECT * INTO g FROM sprag.grip AS e
+    WHERE e.lease = asked AND e.session = current_setting('sprag.session');
+  IF g.shared = wanted THEN
+    RETURN true;
+  ELSIF wanted THEN
+    taken := pg_try_advisory_lock_shared(lock_key);
+  ELSE
+    taken := pg_try_advisory_lock(lock_key);
+  END IF;
+  IF NOT taken THEN
+    RETURN false;
+  ELSIF g.shared THEN
+    PERFORM pg_advisory_unlock_shared(lock_key);
+  ELSIF NOT g.shared THEN
+    PERFORM pg_advisory_unlock(lock_key);
+  END IF;
+  INSERT INTO sprag.grip VALUES (asked, ns, lock, lock_key, wanted, pg_backend_pid(),
+    current_setting('sprag.session'))
+    ON CONFLICT (lease) DO UPDATE SET shared = wanted, pid = excluded.pid,
+      session = excluded.session, asked_ms = NULL;
+  RETURN true;
+END $$;
+
+-- Who has the key although the record does not say so: another name with the same key, or a program
+-- that does not know us.
+CREATE FUNCTION sprag.outsider(ns text, lock text, lock_key bigint) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  who text;
+BEGIN
+  SELECT format('the lock %s of the namespace %s, which has the same key', to_json(g.name),
+      to_json(g.space)) INTO who
+    FROM sprag.grip AS g WHERE g.key = lock_key AND (g.space, g.name) <> (ns, lock) LIMIT 1;
+  IF who IS NULL THEN
+    SELECT format('pid %s, %s', l.pid,
+        coalesce(nullif(a.application_name, ''), 'a program without a name')) INTO who
+      FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+      WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+        AND (l.classid::bigint << 32 | l.objid::bigint) = lock_key
+        AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key AND g.pid = l.pid)
+      LIMIT 1;
+  END IF;
+  RETURN who;
+END $$;
+
+-- After a statement that failed half-way: lets go of what no grip is for.
+CREATE FUNCTION sprag.sweep_v1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM CASE l.mode WHEN 'ShareLock' THEN pg_advisory_unlock_shared(l.key)
+      ELSE pg_advisory_unlock(l.key) END
+    FROM (SELECT p.mode, p.classid::bigint << 32 | p.objid::bigint AS key FROM pg_locks AS p
+      WHERE p.pid = pg_backend_pid() AND p.locktype = 'advisory' AND p.objsubid = 1) AS l
+    WHERE NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = l.key
+      AND g.session = current_setting('sprag.session')
+      AND g.shared = (l.mode = 'ShareLock'));
+END $$;
+
+-- Who has a lock that nobody has by its record.
+CREATE FUNCTION sprag.look_outside_v1(ns text, lock text, lock_key bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM sprag.bury_sessions(ns, lock);
+  RETURN sprag.outsider(ns, lock, lock_key);
+END $$;

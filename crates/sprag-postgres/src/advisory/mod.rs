@@ -1,0 +1,12 @@
+//! Session locks of one connection: [`AdvisoryStore`].
+
+mod key;
+mod pulse;
+mod store;
+mod transaction;
+
+pub use key::key;
+pub(crate) use pulse::{Life, Vital};
+pub use store::AdvisoryStore;
+pub(crate) use store::PREPARED;
+pub use transaction::lock_for_transaction;

@@ -1,0 +1,179 @@
+//! [`Pulse`]: whether the session that has the locks is alive, and [`Vital`], which keeps it so.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sprag_core::clock::{BootClock, Clock, Moment};
+use sprag_core::entropy::OsEntropy;
+use sprag_core::mailbox::Mailboxes;
+use sprag_core::{LeaseId, Result, SessionId};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client};
+
+use crate::config::PostgresConfig;
+use crate::error::from_postgres;
+use crate::link::Half;
+
+/// How often the server is asked whether it still knows us.
+const BEAT: Duration = Duration::from_secs(1);
+/// So long after a question that was answered the server has not given us up: half of the time that
+/// the keepalives of [`KEEPALIVES`] take, 11 s.
+const SURE: Duration = Duration::from_millis(5_500);
+
+/// When the server gives up a client that is gone. The defaults of most systems are two hours.
+const KEEPALIVES: &str = "SELECT set_config(name, value, false) FROM (VALUES \
+     ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), \
+     ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '11000')) AS ours(name, value)";
+const BEGIN: &str = "SELECT sprag.begin_session_v1($1, $2)::text";
+const LET_GO: &str = "SELECT sprag.let_go_v1()::text";
+/// What a session is told that has a lock without right.
+const URGED: &str = "let go";
+
+/// The session of the connection that has the locks.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    beat: Mutex<Beat>,
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Beat {
+    session: String,
+    until: Moment,
+}
+
+impl Pulse {
+    /// Whether a session is sure to have its locks.
+    pub(crate) fn is_sure(&self, session: &str) -> bool {
+        let beat = self.beat();
+        beat.session == session && BootClock.now() < beat.until
+    }
+
+    /// Waits until a session has ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    fn begin(&self, session: &str, sent: Moment) {
+        *self.beat() = Beat { session: session.to_owned(), until: sent.plus(SURE) };
+    }
+
+    fn answered(&self, session: &str, sent: Moment) {
+        let mut beat = self.beat();
+        if beat.session == session {
+            beat.until = sent.plus(SURE);
+        }
+    }
+
+    fn end(&self, session: &str) {
+        let mut beat = self.beat();
+        if beat.session == session {
+            *beat = Beat::default();
+        }
+        drop(beat);
+        self.ended.notify_one();
+    }
+
+    fn beat(&self) -> MutexGuard<'_, Beat> {
+        self.beat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a connection needs that has locks.
+#[derive(Clone, Debug)]
+pub(crate) struct Vital {
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
+}
+
+/// One connection's session.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    vital: Vital,
+    session: String,
+    urged: Arc<Notify>,
+}
+
+impl Vital {
+    /// The session of a new connection.
+    pub(crate) fn life(&self) -> Life {
+        let session = SessionId::random(&OsEntropy).to_string();
+        Life { vital: self.clone(), session, urged: Arc::default() }
+    }
+}
+
+impl Life {
+    /// Reads what the server says until the connection ends, and the locks with it.
+    pub(crate) async fn drive(self, mut connection: Half) {
+        let _end = End(&self);
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            match message {
+                Ok(AsyncMessage::Notification(note)) if note.payload() == URGED => {
+                    self.urged.notify_one();
+                }
+                Ok(AsyncMessage::Notification(note)) => self.wake(note.payload()),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The lease, a colon, the fence.
+    fn wake(&self, payload: &str) {
+        match payload.split(':').next().and_then(|lease| lease.parse().ok()) {
+            Some::<LeaseId>(lease) => self.vital.mailboxes.notify(lease),
+            None => self.vital.mailboxes.notify_all(),
+        }
+    }
+
+    /// Makes the session known.
+    pub(crate) async fn begin(&self, client: &Client, config: &PostgresConfig) -> Result<()> {
+        let failed = |e| from_postgres(config, e);
+        client.query_typed(KEEPALIVES, &[]).await.map_err(failed)?;
+        let sent = BootClock.now();
+        let named = [(&config.namespace as _, Type::TEXT), (&self.session as _, Type::TEXT)];
+        client.query_typed(BEGIN, &named).await.map_err(failed)?;
+        // The name is made of letters and digits only.
+        let subscribe = format!("LISTEN sprag_{}", self.session);
+        client.batch_execute(&subscribe).await.map_err(failed)?;
+        self.vital.pulse.begin(&self.session, sent);
+        self.vital.mailboxes.notify_all();
+        Ok(())
+    }
+
+    /// Asks now and then, as long as the connection is used, and ends it if there is no answer: who
+    /// is not sure to have a lock has none.
+    pub(crate) async fn keep(self, client: Weak<Client>, connection: AbortHandle) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(BEAT) => {}
+                () = self.urged.notified() => {}
+            }
+            let Some(client) = client.upgrade() else { return };
+            let sent = BootClock.now();
+            let asked = tokio::time::timeout(SURE, client.query_typed(LET_GO, &[])).await;
+            match asked {
+                Ok(Ok(_)) => self.vital.pulse.answered(&self.session, sent),
+                Ok(Err(error)) if error.as_db_error().is_some() => {
+                    tracing::warn!(target: "sprag::postgres", %error, "the session is not checked");
+                }
+                Ok(Err(_)) | Err(_) => return connection.abort(),
+            }
+        }
+    }
+}
+
+/// Tells that the session is over, however its connection ends.
+struct End<'a>(&'a Life);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.vital.pulse.end(&self.0.session);
+    }
+}
