@@ -4,6 +4,8 @@ mod distributed_lock;
 mod leader_election;
 mod locks;
 mod open;
+#[cfg(feature = "postgres")]
+mod postgres_lock;
 #[cfg(feature = "redis")]
 mod redis_lock;
 
@@ -21,6 +23,8 @@ pub use sprag_core::{
     audit, clock, diagnosis, entropy, policy, record, store,
 };
 
+#[cfg(feature = "postgres")]
+pub use postgres_lock::PostgresDistributedLock;
 #[cfg(feature = "redis")]
 pub use redis_lock::RedisDistributedLock;
 #[cfg(feature = "postgres")]

@@ -62,6 +62,17 @@ struct Parts {
     password: Option<String>,
 }
 
+/// What a URL says, with locks of this kind unless it says otherwise.
+pub(crate) fn config_of(url: &str, kind: LockKind) -> Result<PostgresConfig> {
+    let url = StoreUrl::parse(url)?;
+    if !KIND.answers_for(url.scheme) {
+        return Err(url.bad("is not PostgreSQL's; write postgres://HOST/DATABASE"));
+    }
+    let told = url.parameters().any(|(name, _)| name == "mode");
+    let config = config(&url)?;
+    Ok(if told { config } else { config.kind(kind) })
+}
+
 fn config(url: &StoreUrl<'_>) -> Result<PostgresConfig> {
     let (mut parts, database) = authority(url)?;
     for (name, value) in url.parameters() {

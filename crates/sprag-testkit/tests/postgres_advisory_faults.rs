@@ -1,0 +1,260 @@
+//! What can happen to advisory locks: other programs, connections that end, limits. Each test names
+//! its scenario of `docs/faults.md`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sprag::{Error, ErrorKind, LockState, Locks, Loss, advisory_key};
+use sprag_testkit::postgres_server::{Database, PgBouncer, PoolMode, PostgresServer, skipped};
+use sprag_testkit::proxy::Proxy;
+use sprag_testkit::support::{
+    LONG, eventually, let_time_pass, spawn_acquire, until_waiters, within,
+};
+
+const NAME: &str = "report";
+
+fn advisory(url: &str) -> Locks {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    Locks::open(&format!("{url}{mark}mode=advisory")).unwrap()
+}
+
+fn key() -> i64 {
+    advisory_key("default", NAME)
+}
+
+/// Who has the key of the lock, by the server's own view.
+fn pids(database: &Database) -> String {
+    database.sql(&format!(
+        "SELECT string_agg(pid::text, ' ') FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = {}",
+        key()
+    ))
+}
+
+/// Another program, with a session of its own that holds an advisory lock until it is killed.
+struct Psql(Child);
+
+impl Psql {
+    fn hold(database: &Database, statement: &str) -> Self {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-U", "postgres", "-d", database.name(), "-h"]);
+        psql.arg(database.folder()).args(["-p", &database.port().to_string()]);
+        psql.args(["-c", statement, "-c", "SELECT pg_sleep(600)"]);
+        psql.stdin(Stdio::null()).stdout(Stdio::null());
+        Self(psql.spawn().unwrap())
+    }
+}
+
+impl Drop for Psql {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Two programs that know nothing of each other but the key exclude each other.
+#[tokio::test]
+async fn other_programs_are_excluded_and_exclude_us() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let locks = advisory(&database.url());
+    let guard = locks.lock(NAME).acquire().await.unwrap();
+    assert!(!pids(&database).is_empty(), "it is seen in pg_locks");
+    let taken = database.sql(&format!("SELECT pg_try_advisory_lock({})", key()));
+    assert_eq!(taken, "f");
+    guard.release().await.unwrap();
+    assert_eq!(database.sql(&format!("SELECT pg_try_advisory_lock({})", key())), "t");
+
+    let psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock({})", key()));
+    eventually("the other program has it", async || !pids(&database).is_empty()).await;
+    let error = locks.lock(NAME).try_acquire().await;
+    assert!(matches!(error, Ok(None)), "{error:?}");
+    assert!(locks.is_locked(NAME).await.unwrap());
+    let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
+    let_time_pass(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    drop(psql);
+    let guard = within("granted once it is gone", waiting).await.unwrap().unwrap();
+    assert!(guard.is_valid());
+
+    // Readers share with readers of any program.
+    guard.release().await.unwrap();
+    let _psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock_shared({})", key()));
+    eventually("the other program reads", async || !pids(&database).is_empty()).await;
+    let reader = locks.lock(NAME).shared().acquire().await.unwrap();
+    reader.release().await.unwrap();
+    assert!(locks.lock(NAME).try_acquire().await.unwrap().is_none());
+}
+
+/// F12: behind a pool an advisory lock belongs to nobody.
+#[tokio::test]
+async fn advisory_locks_are_refused_behind_a_pool() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let pool = PgBouncer::start(PoolMode::Transaction, &database.folder(), database.port()).await;
+    let refused = |url: &str| -> Error {
+        Locks::open(&format!("{url}?mode=advisory")).map(drop).unwrap_err()
+    };
+    let error = refused(&pool.url(database.name()));
+    assert_eq!(error.kind(), &ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains("mode=lease"), "{error}");
+}
+
+/// F35: the holder is told at once, and the next one is let in.
+#[tokio::test]
+async fn a_session_that_is_ended_loses_its_locks_at_once() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let (locks, others) = (advisory(&database.url()), advisory(&database.url()));
+    let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+    let waiting = spawn_acquire(others.lock(NAME).ttl(LONG));
+    until_waiters(others.store(), NAME, 1).await;
+    database.sql(&format!("SELECT pg_terminate_backend({})", pids(&database)));
+    assert_eq!(within("told", guard.lost()).await, Loss::SessionDied);
+    assert_eq!(guard.state(), LockState::Lost(Loss::SessionDied));
+    let next = within("the next is let in", waiting).await.unwrap().unwrap();
+    assert!(next.fence() > guard.fence());
+    next.release().await.unwrap();
+    // The client connects again by itself.
+    let again = locks.lock(NAME).acquire().await.unwrap();
+    again.release().await.unwrap();
+}
+
+/// F36: who is cut off is sure of nothing after half the time that the server waits for it.
+#[tokio::test]
+async fn a_holder_that_is_cut_off_gives_up_before_the_server_does() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let proxy = Proxy::start(format!("127.0.0.1:{}", database.port()));
+    let url =
+        format!("postgres://postgres@{}/{}?sslmode=disable", proxy.address(), database.name());
+    let locks = advisory(&url);
+    let guard = locks.lock(NAME).ttl(LONG * 60).acquire().await.unwrap();
+    let_time_pass(Duration::from_millis(1500)).await;
+    assert!(guard.is_valid());
+    proxy.lose_everything();
+    let cut = tokio::time::timeout(Duration::from_secs(9), guard.lost()).await;
+    assert_eq!(cut.expect("told within half of 11 s and some"), Loss::SessionDied);
+    assert!(!guard.is_valid());
+}
+
+/// F37: after a crash nothing is held, and fences grow.
+#[tokio::test]
+async fn advisory_locks_end_with_the_server() {
+    if skipped() {
+        return;
+    }
+    let mut server = PostgresServer::start(&[]).await;
+    let locks = advisory(&server.url("postgres"));
+    let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+    server.kill().await;
+    assert_eq!(within("told", guard.lost()).await, Loss::SessionDied);
+    server.start_again().await;
+    let others = advisory(&server.url("postgres"));
+    // Who held it may be out of reach: nobody is let in before it must have noticed.
+    assert!(others.lock(NAME).try_acquire().await.unwrap().is_none());
+    let next = within("let in", others.lock(NAME).ttl(LONG).acquire()).await.unwrap();
+    assert!(next.fence() > guard.fence());
+    assert!(next.is_valid());
+}
+
+/// F13, F38: limits that were set for all users do not end our session or our requests.
+#[tokio::test]
+async fn the_limits_of_the_dba_do_not_end_the_session() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    for limit in ["idle_session_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
+        database.sql(&format!("ALTER DATABASE {} SET {limit} = '400ms'", database.name()));
+    }
+    let locks = advisory(&database.url());
+    let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+    let_time_pass(Duration::from_millis(900)).await;
+    assert!(guard.is_valid() && !pids(&database).is_empty());
+    guard.release().await.unwrap();
+}
+
+/// F39: more locks than were allowed are refused here, before the server refuses everybody.
+#[tokio::test]
+async fn too_many_locks_are_refused_before_the_server_is_full() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let locks = advisory(&format!("{}?max_locks=3", database.url()));
+    let mut held = Vec::new();
+    for number in 0..3 {
+        held.push(locks.lock(format!("lock/{number}")).acquire().await.unwrap());
+    }
+    let error = locks.lock("lock/3").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreFull, "{error:?}");
+    held.pop().unwrap().release().await.unwrap();
+    locks.lock("lock/3").acquire().await.unwrap();
+}
+
+/// F40: two names with one key exclude each other, and the message says why.
+#[tokio::test]
+async fn names_with_equal_keys_exclude_each_other_and_it_is_told() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let locks = advisory(&database.url());
+    let psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock({})", key()));
+    eventually("somebody has the key", async || !pids(&database).is_empty()).await;
+    // As if it were another process of ours, for a name whose hash begins alike.
+    database.sql(&format!(
+        "INSERT INTO sprag.grip VALUES ('x', 'default', 'twin', {}, false, {}, 'y')",
+        key(),
+        pids(&database)
+    ));
+    let error = locks.lock(NAME).wait(Duration::from_millis(50)).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("\"twin\""), "{error}");
+    drop(psql);
+}
+
+/// A process that hangs is disconnected when its lock is broken or taken over.
+#[tokio::test]
+async fn a_holder_that_hangs_is_disconnected() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let locks = advisory(&database.url());
+    // A session with a grip for a lease that the record does not know, which listens to nobody.
+    let take = format!(
+        "SELECT pg_advisory_lock({0}), pg_advisory_lock_shared(1936749156, hashtext('hangs'))",
+        key()
+    );
+    let _psql = Psql::hold(&database, &take);
+    eventually("somebody has the key", async || !pids(&database).is_empty()).await;
+    database.sql(&format!(
+        "INSERT INTO sprag.grip VALUES ('x', 'default', '{NAME}', {}, false, {}, 'hangs')",
+        key(),
+        pids(&database)
+    ));
+    let guard = within("it is overtaken", locks.lock(NAME).ttl(LONG).acquire()).await.unwrap();
+    assert!(guard.is_valid());
+}
+
+/// The two kinds of locks never meet in one namespace.
+#[tokio::test]
+async fn a_namespace_has_one_kind_of_locks() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let _locks = advisory(&database.url());
+    let error = Locks::open(&database.url()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("mode=advisory"), "{error}");
+}
