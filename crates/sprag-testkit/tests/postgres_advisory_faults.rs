@@ -2,10 +2,11 @@
 //! its scenario of `docs/faults.md`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sprag::{Error, ErrorKind, LockState, Locks, Loss, advisory_key};
+use sprag::{DistributedLock as _, Error, ErrorKind, LockState, Locks, Loss, advisory_key};
 use sprag_testkit::postgres_server::{Database, PgBouncer, PoolMode, PostgresServer, skipped};
 use sprag_testkit::proxy::Proxy;
 use sprag_testkit::support::{
@@ -27,6 +28,7 @@ fn key() -> i64 {
 fn pids(database: &Database) -> String {
     database.sql(&format!(
         "SELECT string_agg(pid::text, ' ') FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
          AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = {}",
         key()
     ))
@@ -40,9 +42,10 @@ impl Psql {
         let mut psql = Command::new("psql");
         psql.args(["-X", "-q", "-U", "postgres", "-d", database.name(), "-h"]);
         psql.arg(database.folder()).args(["-p", &database.port().to_string()]);
-        psql.args(["-c", statement, "-c", "SELECT pg_sleep(600)"]);
-        psql.stdin(Stdio::null()).stdout(Stdio::null());
-        Self(psql.spawn().unwrap())
+        // It waits for the next statement, which never comes.
+        let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        writeln!(psql.stdin.as_ref().unwrap(), "{statement};").unwrap();
+        Self(psql)
     }
 }
 
@@ -199,7 +202,7 @@ async fn too_many_locks_are_refused_before_the_server_is_full() {
     let error = locks.lock("lock/3").acquire().await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreFull, "{error:?}");
     held.pop().unwrap().release().await.unwrap();
-    locks.lock("lock/3").acquire().await.unwrap();
+    locks.lock("lock/3").acquire().await.unwrap().release().await.unwrap();
 }
 
 /// F40: two names with one key exclude each other, and the message says why.
@@ -213,6 +216,11 @@ async fn names_with_equal_keys_exclude_each_other_and_it_is_told() {
     let psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock({})", key()));
     eventually("somebody has the key", async || !pids(&database).is_empty()).await;
     // As if it were another process of ours, for a name whose hash begins alike.
+    database.sql(
+        r#"INSERT INTO sprag.lock (space, name, holders) VALUES ('default', 'twin',
+           jsonb_build_array(jsonb_build_object('lease', 'x', 'ttl_ms', 600000,
+             'renewed_ms', sprag.now_us() / 1000)))"#,
+    );
     database.sql(&format!(
         "INSERT INTO sprag.grip VALUES ('x', 'default', 'twin', {}, false, {}, 'y')",
         key(),
