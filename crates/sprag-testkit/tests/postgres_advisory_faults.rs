@@ -43,7 +43,7 @@ impl Psql {
         psql.args(["-X", "-q", "-U", "postgres", "-d", database.name(), "-h"]);
         psql.arg(database.folder()).args(["-p", &database.port().to_string()]);
         // It waits for the next statement, which never comes.
-        let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         writeln!(psql.stdin.as_ref().unwrap(), "{statement};").unwrap();
         Self(psql)
     }
