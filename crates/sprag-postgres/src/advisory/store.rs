@@ -130,14 +130,18 @@ impl AdvisoryStore {
     /// Refuses more locks than the server's table has room for, before it is full for everybody.
     fn admit(&self, request: &Request) -> Result<()> {
         let held = self.held();
-        if held.len() < self.max_locks || held.contains_key(&request.lease) {
+        // What was held in a session that is over takes no room there.
+        let full = held.len() >= self.max_locks
+            && held.values().filter(|session| self.pulse.is_sure(session)).count()
+                >= self.max_locks;
+        if !full || held.contains_key(&request.lease) {
             return Ok(());
         }
         let message = format!(
-            "this process holds {} advisory locks, and no more are taken, so that the server's \
+            "this process holds {} advisory locks and no more are taken, so that the server's \
              table has room for others: release some, raise max_locks in the URL and \
              max_locks_per_transaction of the server, or use mode=lease",
-            held.len()
+            self.max_locks
         );
         Err(Error::new(ErrorKind::StoreFull, Operation::Acquire, message).on(&request.name))
     }
