@@ -46,7 +46,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
                 return fail_all(&mut state, &trouble);
             }
             let Some(front) = state.pending.front() else {
-                let wakeful = shared.pace.patience().is_none() && idle < WAKEFUL;
+                let wakeful = !shared.pace.is_quick() && idle < WAKEFUL;
                 // Under the lock, so that whoever asks from now on rings.
                 shared.roused.store(wakeful, Ordering::Release);
                 drop(state);

@@ -1,17 +1,22 @@
-//! [`Pace`]: how long answers take, and so whether it pays to look for them.
+//! [`Pace`]: how soon answers are found by looking for them, and so whether it pays to look.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A server that takes longer is not looked for: sleeping costs less.
-const FAR: u32 = 80;
+/// In microseconds: a server that takes longer is not looked for, as sleeping costs less. Waking a
+/// server whose processor sleeps takes about half of it.
+const FAR: u32 = 200;
 /// What is believed before the first answer.
-const GUESS: u32 = 30;
+const GUESS: u32 = 60;
+/// While it does not pay to look, one request in so many looks all the same: things change.
+const PROBE: u32 = 32;
 
-/// A moving average of the time to an answer, in microseconds.
+/// A moving average of the time to an answer that was looked for, in microseconds.
 #[derive(Debug)]
 pub(super) struct Pace {
     micros: AtomicU32,
+    /// Requests that did not look.
+    skipped: AtomicU32,
     /// With one processor, looking would keep the server from answering.
     alone: bool,
 }
@@ -19,21 +24,38 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new() -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        Self { micros: AtomicU32::new(GUESS), alone }
+        Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone }
     }
 
-    /// How long to look for an answer, if at all.
+    /// Whether answers come soon enough to be looked for.
+    pub(super) fn is_quick(&self) -> bool {
+        !self.alone && self.micros.load(Ordering::Relaxed) < FAR
+    }
+
+    /// How long to look for the answer to this request, if at all.
     pub(super) fn patience(&self) -> Option<Duration> {
         let usual = self.micros.load(Ordering::Relaxed);
-        (usual < FAR && !self.alone)
-            .then(|| Duration::from_micros(u64::from(usual + usual / 4 + 10)))
+        if self.is_quick() {
+            return Some(Duration::from_micros(u64::from(usual + usual / 4 + 30)));
+        }
+        let probes = self.skipped.fetch_add(1, Ordering::Relaxed) % PROBE == PROBE - 1;
+        (probes && !self.alone).then_some(Duration::from_micros(FAR as u64))
     }
 
-    pub(super) fn learn(&self, took: Duration) {
-        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).min(10 * FAR);
+    /// An answer was found by looking, after so long.
+    pub(super) fn found(&self, took: Duration) {
+        self.learn(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+    }
+
+    /// Looking for an answer was in vain.
+    pub(super) fn in_vain(&self) {
+        self.learn(2 * FAR);
+    }
+
+    fn learn(&self, took: u32) {
         let before = self.micros.load(Ordering::Relaxed);
         // An update that is lost to another one is not missed.
-        self.micros.store(before - before / 8 + took / 8, Ordering::Relaxed);
+        self.micros.store(before - before / 8 + took.min(2 * FAR) / 8, Ordering::Relaxed);
     }
 }
 
@@ -41,17 +63,25 @@ impl Pace {
 mod tests {
     use super::*;
 
+    fn pace() -> Pace {
+        Pace { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone: false }
+    }
+
     #[test]
     fn a_server_far_away_is_not_looked_for() {
-        let pace = Pace { micros: AtomicU32::new(GUESS), alone: false };
+        let pace = pace();
         assert!(pace.patience().unwrap() >= Duration::from_micros(GUESS.into()));
-        for _ in 0..16 {
-            pace.learn(Duration::from_secs(5));
-        }
-        assert_eq!(pace.patience(), None);
-        for _ in 0..64 {
-            pace.learn(Duration::from_micros(40));
-        }
-        assert!(pace.patience().is_some());
+        (0..16).for_each(|_| pace.in_vain());
+        let looks = (0..10 * PROBE).filter(|_| pace.patience().is_some()).count();
+        assert_eq!(looks, 10, "now and then it is looked whether that has changed");
+        (0..32).for_each(|_| pace.found(Duration::from_micros(40)));
+        assert!(pace.is_quick() && pace.patience().is_some());
+    }
+
+    #[test]
+    fn an_answer_as_slow_as_can_be_overflows_nothing() {
+        let pace = pace();
+        (0..100).for_each(|_| pace.found(Duration::MAX));
+        assert!(!pace.is_quick());
     }
 }

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 
@@ -11,11 +12,15 @@ use super::slot::Slot;
 use crate::error::Trouble;
 use crate::resp::Value;
 
+/// So long it is looked at a time. To go through the runtime for each look would wake its other
+/// threads, which takes longer than the answer.
+const TURN: Duration = Duration::from_micros(100);
+
 /// The answers to one request, some day.
 ///
 /// A server nearby answers sooner than a thread can be put to sleep and woken up. So whoever asks
-/// looks at the socket itself for a moment, over and over, letting the other tasks of its runtime
-/// run in between; one at a time does so, for everybody. What comes later is left to the thread.
+/// looks at the socket itself for a moment, over and over, and now and then lets the other tasks of
+/// its runtime run; one at a time does so, for everybody. What comes later is left to the thread.
 #[derive(Debug)]
 pub(super) struct Reply {
     shared: Arc<Shared>,
@@ -56,10 +61,40 @@ impl Reply {
         matches!(self.looks, Looks::Does(_))
     }
 
+    /// Looks for the answer, until it is there or it is time to let others run.
+    fn look(&mut self, cx: &Context<'_>) -> Poll<Result<Vec<Value>, Trouble>> {
+        let Looks::Does(until) = self.looks else { return Poll::Pending };
+        let turn = BootClock.now().plus(TURN);
+        loop {
+            let for_others = self.shared.look();
+            let answer = self.slot.poll(cx);
+            if answer.is_ready() {
+                return answer;
+            }
+            let now = BootClock.now();
+            if now >= until {
+                self.stops_looking(false);
+                return answer;
+            }
+            // Those who got an answer may want this very thread.
+            if for_others || now >= turn {
+                cx.waker().wake_by_ref();
+                return answer;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     fn stops_looking(&mut self, found: bool) {
         match std::mem::replace(&mut self.looks, Looks::No) {
-            Looks::Does(_) if found => self.shared.found(),
-            Looks::Does(_) => self.shared.looked_in_vain(),
+            Looks::Does(_) if found => {
+                self.shared.pace.found(BootClock.now().since(self.slot.asked));
+                self.shared.found();
+            }
+            Looks::Does(_) => {
+                self.shared.pace.in_vain();
+                self.shared.looked_in_vain();
+            }
             _ => {}
         }
     }
@@ -71,17 +106,9 @@ impl Future for Reply {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = self.slot.poll(cx);
         if answer.is_pending() && self.starts_to_look() {
-            self.shared.look();
-            answer = self.slot.poll(cx);
-            if answer.is_pending() {
-                match self.looks {
-                    Looks::Does(until) if BootClock.now() < until => cx.waker().wake_by_ref(),
-                    _ => self.stops_looking(false),
-                }
-            }
+            answer = self.look(cx);
         }
         if answer.is_ready() {
-            self.shared.pace.learn(BootClock.now().since(self.slot.asked));
             self.stops_looking(true);
         }
         answer

@@ -102,13 +102,14 @@ impl Shared {
         !self.looking.load(Ordering::Relaxed) && !self.looking.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes off the line what is there; problems are left to the thread.
-    pub(super) fn look(&self) {
+    /// Takes off the line what is there; whether anything was. Problems are left to the thread.
+    pub(super) fn look(&self) -> bool {
         // Somebody else has it in hand: no need to stand in line.
-        let Ok(mut state) = self.state.try_lock() else { return };
-        if self.take(&mut state).is_err() {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        self.take(&mut state).unwrap_or_else(|_| {
             self.ring();
-        }
+            true
+        })
     }
 
     /// The caller that looked has its answer: let the next one look.
