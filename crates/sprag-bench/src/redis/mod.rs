@@ -8,6 +8,7 @@ mod held;
 mod locker;
 mod peers;
 mod quorum;
+mod scripts;
 mod subject;
 mod tasks;
 mod uncontended;

@@ -7,26 +7,32 @@ use futures::future::try_join_all;
 
 use super::hand::ByHand;
 use super::locker::Locker;
+use super::scripts::Scripts;
 use super::subject::Subject;
 use crate::now_nanos;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
 
 pub(crate) async fn measure(url: &str, options: &Options) -> Result<Vec<Row>> {
-    let (subject, by_hand) = (Subject::open(url)?, ByHand::new(url, true).await?);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (subject, by_hand) = (Subject::open(url)?, Scripts::new(url).await?);
+    let bare = ByHand::new(url, true).await?;
+    let (mut ours, mut theirs, mut bares) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..=options.pairs {
         let one = cycles_per_second(&subject, "sprag", options).await?;
         let other = cycles_per_second(&by_hand, "by-hand", options).await?;
+        let bare = cycles_per_second(&bare, "bare", options).await?;
         if pair > 0 {
             progress(&format!("distinct locks: pair {pair} of {}", options.pairs));
             ours.push(one);
             theirs.push(other);
+            bares.push(bare);
         }
     }
     let what = format!("{} tasks on distinct locks, cycles/s", options.processes);
-    let by_hand = ("fenced by hand, one connection", theirs.as_slice());
-    Ok(vec![Row::pairs(&what, &ours, by_hand, Some(Goal::AtLeast(0.8)))])
+    let by_hand = ("our scripts by hand, one connection", theirs.as_slice());
+    let bare = ("a bare fence by hand, one connection", bares.as_slice());
+    let goal = Some(Goal::AtLeast(0.8));
+    Ok(vec![Row::pairs(&what, &ours, by_hand, goal), Row::pairs(&what, &ours, bare, None)])
 }
 
 async fn cycles_per_second<L: Locker + Clone + 'static>(

@@ -9,6 +9,7 @@ use super::foreign;
 use super::hand::ByHand;
 use super::locker::Locker;
 use super::peers::{self, Peer};
+use super::scripts::Scripts;
 use super::subject::Subject;
 use crate::now_nanos;
 use crate::options::Options;
@@ -20,7 +21,8 @@ const LOCK: &str = "bench:uncontended";
 pub(crate) async fn measure(url: &str, folder: &Path, options: &Options) -> Result<Vec<Row>> {
     let mut sides: Vec<(&str, Box<dyn Locker>, Option<Goal>)> = vec![
         ("sprag", Box::new(Subject::open(url)?), None),
-        ("fenced by hand", Box::new(ByHand::new(url, true).await?), Some(Goal::AtLeast(0.95))),
+        ("our scripts by hand", Box::new(Scripts::new(url).await?), Some(Goal::AtLeast(0.95))),
+        ("a bare fence by hand", Box::new(ByHand::new(url, true).await?), None),
         ("bare by hand", Box::new(ByHand::new(url, false).await?), Some(Goal::AtLeast(0.85))),
     ];
     for peer in Peer::ALL {

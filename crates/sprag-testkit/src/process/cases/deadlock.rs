@@ -10,8 +10,7 @@ use crate::support::{LONG, eventually, name, until_unused};
 /// F19: one process holds a and wants b, the other holds b and wants a, both renew. Soon exactly
 /// one of them is told to give up; when it does, the other is granted, and both finish.
 pub async fn a_deadlock_between_processes_has_exactly_one_victim(scene: &Scene<impl Harness>) {
-    if !scene.store.capability().queue {
-        // Who waits for what is not known there.
+    if !scene.has_queue().await {
         return;
     }
     let [a, b] = ["a", "b"].map(name);

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::Store;
+use sprag_core::{Client, Store};
 
 use super::config::TakerConfig;
 use super::taker::Taker;
 use crate::harness::Harness;
+use crate::support::able;
 
 /// Where several processes meet: a fresh store, and a folder for the files that locks guard.
 #[derive(Debug)]
@@ -32,6 +33,12 @@ pub struct Scene<H> {
 }
 
 impl<H: Harness> Scene<H> {
+    /// Whether waiters are known to the store, in order; if not, priorities are refused.
+    async fn has_queue(&self) -> bool {
+        let client = Client::new(Arc::clone(&self.store));
+        able(&client, |able| able.queue, |client| client.lock("any").priority(1)).await
+    }
+
     /// Makes a scene for takers that run `program`; `None` for a store that ends at the borders
     /// of its process, where there is nothing to test, or whose tests were declined.
     ///

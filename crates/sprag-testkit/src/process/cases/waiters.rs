@@ -21,8 +21,7 @@ async fn queue(scene: &Scene<impl Harness>, count: usize) -> Vec<(Taker, Started
 /// F03: waiters killed at the head and in the middle of the queue are passed over, and hold up
 /// nobody; the others are granted in their order.
 pub async fn killed_waiters_are_passed_over(scene: &Scene<impl Harness>) {
-    if !scene.store.capability().queue {
-        // There is no order that they could be granted in.
+    if !scene.has_queue().await {
         return;
     }
     let lock = name("report");
