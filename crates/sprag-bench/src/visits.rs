@@ -43,6 +43,12 @@ impl Round {
         last.saturating_sub(self.started) as f64 / 1e6
     }
 
+    /// How long somebody was inside, in milliseconds: the drain that no hand-over can beat.
+    pub(crate) fn inside_ms(&self) -> f64 {
+        let inside = self.visits().map(|visit| visit.done.saturating_sub(visit.entered));
+        inside.sum::<u64>() as f64 / 1e6
+    }
+
     /// Times that somebody entered, per second.
     pub(crate) fn handoffs_per_second(&self) -> f64 {
         self.counted().count() as f64 / self.seconds()

@@ -100,10 +100,11 @@ async fn round(crowd: &mut Crowd, lock: &str, length: Duration) -> Result<Round>
 
 fn drain_rows(drains: &[Vec<Round>; 3], tasks: usize) -> Vec<Row> {
     let [ours, tokens, rslock] = drains.each_ref().map(|rounds| figures(rounds, Round::drain_ms));
-    let ideal = vec![SECTION.as_secs_f64() * 1000.0 * tasks as f64; ours.len()];
+    // Timers of the runtime are late by up to a millisecond, which is nobody's hand-over.
+    let ideal = figures(&drains[0], Round::inside_ms);
     let what = format!("drain, {tasks} tasks, ms");
     vec![
-        Row::pairs(&what, &ours, ("ideal", &ideal), Some(Goal::AtMost(1.4))),
+        Row::pairs(&what, &ours, ("ideal, the time inside", &ideal), Some(Goal::AtMost(1.4))),
         Row::pairs(&what, &ours, ("BLPOP", &tokens), None),
         Row::pairs(&what, &ours, ("rslock", &rslock), None),
     ]
