@@ -45,6 +45,11 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
                 let trouble = self.trouble("was left by its client");
                 return fail_all(&mut state, &trouble);
             }
+            // Also when nothing is under way: the next request must not go there.
+            if std::mem::take(&mut state.suspect) {
+                self.hang_up(&mut state, &self.trouble("is not the master any more"));
+                continue;
+            }
             let Some(front) = state.pending.front() else {
                 let wakeful = !shared.pace.is_quick() && idle < WAKEFUL;
                 // Under the lock, so that whoever asks from now on rings.
@@ -56,10 +61,6 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
             idle = 0;
             shared.roused.store(true, Ordering::Release);
             let overdue = front.asked.plus(self.patience);
-            if std::mem::take(&mut state.suspect) {
-                self.hang_up(&mut state, &self.trouble("is not the master any more"));
-                continue;
-            }
             if state.line.is_none() {
                 drop(state);
                 self.reconnect();
@@ -163,8 +164,13 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
         }
     }
 
-    /// Ends the connection. What was asked on it may be done or not.
+    /// Ends the connection. What was asked on it may be done or not, but not later: what the network
+    /// has not taken yet is thrown away, or it would arrive when the network heals, after what is
+    /// asked on the next connection.
     fn hang_up(&mut self, state: &mut State, trouble: &Trouble) {
+        if let Some(line) = &state.line {
+            line.abandon();
+        }
         tracing::debug!(target: "sprag::redis", address = self.address, ?trouble, "hung up");
         self.watched = None;
         fail_all(state, trouble);

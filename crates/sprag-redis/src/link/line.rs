@@ -2,8 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::event::PollFlags;
+use rustix::net::sockopt;
 use sprag_core::clock::Moment;
 
 use super::stream::{Stream, wait_for};
@@ -76,6 +78,12 @@ impl Line {
             (self.out, self.written) = (waiting, at);
         }
         ended
+    }
+
+    /// When it is closed, nothing of it is delivered any more.
+    pub(crate) fn abandon(&self) {
+        // A Unix socket has no such buffer and refuses; then there is nothing to do.
+        sockopt::set_socket_linger(self, Some(Duration::ZERO)).ok();
     }
 
     /// Whether something waits to be written.
