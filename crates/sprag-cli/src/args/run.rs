@@ -105,6 +105,14 @@ impl Run {
             (None, []) => {
                 return Err(format!("what shall run under {name:?}? sprag run {name} -- COMMAND"));
             }
+            // A flag at the wrong place must not be noticed under the lock, as a missing program.
+            (None, [flag, ..]) if flag.as_encoded_bytes().starts_with(b"-") => {
+                let flag = flag.display();
+                return Err(format!(
+                    "{flag} stands behind the name, where the command begins: flags go before it, \
+                     sprag run {flag} ... {name} -- COMMAND"
+                ));
+            }
             (None, _) => None,
         };
         let command = match shell {
@@ -141,7 +149,7 @@ mod tests {
             ("run -n x -- ls -- -n", "x", "ls -- -n"),
             ("run -n -- x ls -n", "x", "ls -n"),
             ("run -w 5m -s b,a ls", "a b", "ls"),
-            ("run --priority -3 x -v", "x", "-v"),
+            ("run --priority -3 x ls", "x", "ls"),
             ("run --takeover x ls", "x", "ls"),
             ("run --takeover=3s x ls", "x", "ls"),
             ("run -c true x", "x", "/bin/sh -c true"),
@@ -158,6 +166,7 @@ mod tests {
             ("run", "required"),
             ("run x", "what shall run under"),
             ("run x --", "what shall run under"),
+            ("run x --tll 5s -- ls", "flags go before it"),
             ("run -c true x ls", "there cannot be another"),
             ("run x,x ls", "named twice"),
             ("run -n -w 3 x ls", "cannot be used with"),
