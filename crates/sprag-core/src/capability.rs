@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::record::Expiry;
+
 /// What a store can do. The client checks a request against it before the store is touched;
 /// what a store lacks is refused as unsupported, never given as a weaker lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Capability {
     pub detached: bool,
     /// An audit trail: who got, lost, gave back or broke which lock.
     pub audit: bool,
+    /// What ends a lease that is not renewed.
+    pub expiry: Expiry,
     /// Wake-ups; without them waiters ask on a timer.
     pub notify: bool,
     /// The shortest lease.
@@ -48,6 +52,7 @@ impl Capability {
             steal: true,
             detached: true,
             audit: true,
+            expiry: Expiry::Clock,
             notify: true,
             min_ttl: Duration::from_millis(100),
             max_ttl: Duration::from_secs(366 * 24 * 3600),

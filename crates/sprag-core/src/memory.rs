@@ -190,6 +190,7 @@ impl Shared {
             fence_floor: state.fence_floor,
             max_waiters: self.capability.max_waiters,
             is_dead: &|session| state.dead.contains(&session),
+            is_silent: &|_| false,
         })
     }
 

@@ -108,6 +108,7 @@ impl Shared {
             fence_floor: self.clock.unix_micros().min(Fence::MAX.get() - 1),
             max_waiters: MAX_WAITERS,
             is_dead: &|session| self.is_dead(session),
+            is_silent: &|_| false,
         })
     }
 

@@ -349,6 +349,7 @@ mod tests {
                     fence_floor: 1,
                     max_waiters: 24,
                     is_dead: &|session| session.as_u128() < dead,
+                    is_silent: &|_| false,
                 };
                 let before = whole.clone();
                 let expected = apply(whole, &command, &context);

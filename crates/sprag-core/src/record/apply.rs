@@ -27,6 +27,7 @@ use crate::mutant::mutant;
 ///     fence_floor: 0,
 ///     max_waiters: 4096,
 ///     is_dead: &|_| false,
+///     is_silent: &|_| false,
 /// };
 /// let acquire = |lease| Command::Acquire(Box::new(Acquire {
 ///     lease: LeaseId::from_u128(lease),
@@ -122,8 +123,11 @@ impl Step<'_> {
         let clock = self.context.expiry == Expiry::Clock;
         let context = self.context;
         let dead = |session: Option<SessionId>| session.is_some_and(|id| (context.is_dead)(id));
+        let over = |lease: LeaseId, expires_ms: u64| {
+            if clock { expires_ms <= now } else { (context.is_silent)(lease) }
+        };
         self.remove_holders(|hold| {
-            if clock && hold.expires_ms() <= now {
+            if over(hold.lease, hold.expires_ms()) {
                 Some(Loss::Expired)
             } else if dead(hold.session) {
                 Some(Loss::SessionDied)
@@ -131,8 +135,7 @@ impl Step<'_> {
                 None
             }
         });
-        let over = |wait: &Wait| (clock && wait.expires_ms() <= now).then_some(Loss::Expired);
-        self.remove_waiters(over);
+        self.remove_waiters(|wait| over(wait.lease, wait.expires_ms()).then_some(Loss::Expired));
     }
 
     fn remove_holders(&mut self, loss: impl Fn(&Hold) -> Option<Loss>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Acquire, Command, Context, Expiry, Hold, Outcome, Record, Refusal, Steal};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::id::SessionId;
+use crate::id::{LeaseId, SessionId};
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::store::{
@@ -202,9 +202,13 @@ impl Record {
     pub fn view(&self, name: &LockName, context: &Context<'_>) -> LockView {
         let now = context.now_ms;
         let dead = |session: Option<SessionId>| session.is_some_and(|id| (context.is_dead)(id));
-        let over = |expires: u64| context.expiry == Expiry::Clock && expires <= now;
-        let holders = self.holders.iter().filter(|h| !over(h.expires_ms()) && !dead(h.session));
-        let waiters = self.waiters.iter().filter(|w| !over(w.expires_ms()) && !dead(w.session));
+        let over = |lease: LeaseId, expires_ms: u64| match context.expiry {
+            Expiry::Clock => expires_ms <= now,
+            Expiry::Observed => (context.is_silent)(lease),
+        };
+        let gone = |lease, expires_ms, session| over(lease, expires_ms) || dead(session);
+        let holders = self.holders.iter().filter(|h| !gone(h.lease, h.expires_ms(), h.session));
+        let waiters = self.waiters.iter().filter(|w| !gone(w.lease, w.expires_ms(), w.session));
         LockView {
             name: name.clone(),
             fence: self.fence,

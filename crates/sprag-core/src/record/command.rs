@@ -120,6 +120,9 @@ pub struct Context<'a> {
     pub max_waiters: usize,
     /// Whether a session is known to be gone for good. Once `true` it must stay `true`.
     pub is_dead: &'a dyn Fn(SessionId) -> bool,
+    /// Whether a lease was seen without a sign of life for so long that it is over. Asked only
+    /// where [`Expiry::Observed`] ends leases.
+    pub is_silent: &'a dyn Fn(LeaseId) -> bool,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -133,8 +136,8 @@ impl fmt::Debug for Context<'_> {
 pub enum Expiry {
     /// The store's clock: a lease that is not renewed for its TTL is free for anyone.
     Clock,
-    /// Only observation: whoever has seen the record unchanged for a TTL may steal it. For
-    /// stores without a clock that all clients share.
+    /// Only observation: whoever has seen no sign of life for a TTL may take it. For stores
+    /// without a clock that all clients share.
     Observed,
 }
 

@@ -15,6 +15,7 @@ fn with<T>(now_ms: u64, dead: &[u128], run: impl FnOnce(&Context<'_>) -> T) -> T
         fence_floor: 0,
         max_waiters: 4,
         is_dead: &is_dead,
+        is_silent: &|_| false,
     })
 }
 
@@ -486,9 +487,29 @@ fn without_a_shared_clock_time_frees_nothing() {
         fence_floor: 0,
         max_waiters: 4,
         is_dead: &|_| false,
+        is_silent: &|_| false,
     };
     let other = Command::Acquire(Box::new(request(2, Mode::Exclusive)));
     assert_eq!(apply(record, &other, &context).outcome, Outcome::Queued { ahead: 0 });
+}
+
+#[test]
+fn without_a_shared_clock_who_is_silent_is_over() {
+    let record = acquire(Record::default(), 1, 0).record;
+    let record = acquire(record, 2, 1).record;
+    let record = acquire(record, 3, 2).record;
+    let context = Context {
+        now_ms: 3,
+        expiry: Expiry::Observed,
+        fence_floor: 0,
+        max_waiters: 4,
+        is_dead: &|_| false,
+        is_silent: &|lease| lease.as_u128() < 3,
+    };
+    let applied = apply(record, &Command::Reap, &context);
+    assert_eq!(applied.record.holders[0].lease, LeaseId::from_u128(3));
+    assert_eq!(applied.record.loss_of(LeaseId::from_u128(1)), Loss::Expired);
+    assert_eq!(applied.record.loss_of(LeaseId::from_u128(2)), Loss::Expired);
 }
 
 #[test]
@@ -537,6 +558,7 @@ fn fences_grow_over_release_and_respect_the_floor() {
             fence_floor: floor,
             max_waiters: 4,
             is_dead: &|_| false,
+            is_silent: &|_| false,
         };
         let command = Command::Acquire(Box::new(request(number, Mode::Exclusive)));
         record = apply(record, &command, &context).record;

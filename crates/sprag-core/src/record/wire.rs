@@ -220,6 +220,7 @@ pub const fn clock_only(now_us: u64, max_waiters: usize) -> Context<'static> {
         fence_floor: now_us,
         max_waiters,
         is_dead: &|_| false,
+        is_silent: &|_| false,
     }
 }
 

@@ -260,5 +260,12 @@ fn in_context<T>(
 ) -> T {
     let is_dead = |session| dead.contains(&session);
     let (expiry, fence_floor, max_waiters) = (Expiry::Clock, 0, MAX_WAITERS);
-    run(&Context { now_ms, expiry, fence_floor, max_waiters, is_dead: &is_dead })
+    run(&Context {
+        now_ms,
+        expiry,
+        fence_floor,
+        max_waiters,
+        is_dead: &is_dead,
+        is_silent: &|_| false,
+    })
 }

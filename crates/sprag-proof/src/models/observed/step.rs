@@ -130,6 +130,7 @@ impl Observed {
             fence_floor: 0,
             max_waiters: 8,
             is_dead: &|_| false,
+            is_silent: &|_| false,
         };
         let applied = apply(state.record.clone(), &command, &context);
         let fence = state.newest.fence;

@@ -194,6 +194,7 @@ impl Queue {
             fence_floor: 0,
             max_waiters: 8,
             is_dead: &is_dead,
+            is_silent: &|_| false,
         };
         let applied = apply(state.record.clone(), command, &context);
         let priority_of = |lease: LeaseId| self.roles[self.owner_of(lease)].priority;
