@@ -41,6 +41,7 @@ const KEPT: &[&str] = &[
 pub struct Git {
     program: PathBuf,
     place: Option<Place>,
+    variables: Vec<(&'static str, OsString)>,
     pub(crate) timeout: Duration,
 }
 
@@ -82,7 +83,8 @@ impl Default for Git {
 impl Git {
     /// The `git` in the path, in the working directory, with a minute's time.
     pub fn new() -> Self {
-        Self { program: "git".into(), place: None, timeout: Duration::from_secs(60) }
+        let timeout = Duration::from_secs(60);
+        Self { program: "git".into(), place: None, variables: Vec::new(), timeout }
     }
 
     /// Another program.
@@ -103,6 +105,13 @@ impl Git {
     #[must_use]
     pub fn repository(mut self, git_dir: impl Into<PathBuf>) -> Self {
         self.place = Some(Place::Repository(git_dir.into()));
+        self
+    }
+
+    /// Sets a variable of its environment, such as `GIT_INDEX_FILE`, which it never inherits.
+    #[must_use]
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
         self
     }
 
@@ -213,6 +222,7 @@ impl Git {
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(&self.program);
         clean(&mut command);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         match &self.place {
             None => {}
             // Not by a change of directory: if it were missing, it would look as if git were.
