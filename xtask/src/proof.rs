@@ -98,8 +98,13 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
             let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
+        Some("postgres") => {
+            install::ensure(shell, [Need::CCompiler, Need::Postgres])?;
+            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
+            shell::run(shell.cargo(&fixed).args(arguments))
+        }
         name => Err(Failure::usage(format!(
-            "there is no benchmark `{}`; there are: local, cli, redis",
+            "there is no benchmark `{}`; there are: local, cli, redis, postgres",
             name.unwrap_or_default()
         ))),
     }

@@ -102,7 +102,8 @@ Not part of this run, because they take longer:
   cargo xtask torture         a minute of killed and stopped processes
   cargo xtask bench local     speed and memory against references
   cargo xtask bench cli       the sprag command against flock and etcdctl
-  cargo xtask bench redis     the Redis store against other libraries";
+  cargo xtask bench redis     the Redis store against other libraries
+  cargo xtask bench postgres  the PostgreSQL store against sqlx and by hand";
 
 fn parse(arguments: &[String]) -> Outcome<Wish> {
     let mut only = Vec::new();

@@ -1,6 +1,6 @@
 //! Benchmarks of sprag against references that are measured in the same run.
 //!
-//! `cargo xtask bench local`, `cli` and `redis` start it. Only ratios carry over from one machine to
+//! `cargo xtask bench local`, `cli`, `redis` and `postgres` start it. Only ratios carry over from one machine to
 //! another, and only if both sides were measured alternately: everything here comes in pairs.
 
 mod cli;
@@ -11,8 +11,12 @@ mod member;
 mod memory;
 mod options;
 #[cfg(feature = "peers")]
+mod postgres;
+#[cfg(feature = "peers")]
 mod redis;
 mod report;
+#[cfg(feature = "peers")]
+mod server;
 mod stats;
 mod subject;
 mod timed;
@@ -39,8 +43,12 @@ fn main() -> ExitCode {
         Ok(Verb::Cli(options)) => run(&options, cli::PAGE, cli::measure),
         #[cfg(feature = "peers")]
         Ok(Verb::Redis(options)) => run(&options, redis::PAGE, redis::measure),
+        #[cfg(feature = "peers")]
+        Ok(Verb::Postgres(options)) => run(&options, postgres::PAGE, postgres::measure),
         #[cfg(not(feature = "peers"))]
-        Ok(Verb::Redis(_)) => Err(anyhow::anyhow!("build it with --features peers")),
+        Ok(Verb::Redis(_) | Verb::Postgres(_)) => {
+            Err(anyhow::anyhow!("build it with --features peers"))
+        }
         Ok(Verb::Member(folder)) => member::run(&folder).map(|()| ExitCode::SUCCESS),
         Ok(Verb::Holder(folder)) => memory::hold(&folder).map(|()| ExitCode::SUCCESS),
         Err(message) => {

@@ -12,6 +12,8 @@ pub(crate) enum Verb {
     Cli(Options),
     /// The benchmark of the Redis store.
     Redis(Options),
+    /// The benchmark of the PostgreSQL store.
+    Postgres(Options),
     /// One process of the crowd, started by the benchmark.
     Member(PathBuf),
     /// The process that holds many locks, started by the benchmark.
@@ -37,7 +39,7 @@ impl Options {
     fn of(benchmark: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         Self {
-            pairs: if benchmark == "redis" { 5 } else { 7 },
+            pairs: if matches!(benchmark, "redis" | "postgres") { 5 } else { 7 },
             processes: 64,
             length: Duration::from_secs(3),
             check: false,
@@ -64,7 +66,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
     let mut words = arguments.iter().map(String::as_str);
     let mut folder = || words.next().map(PathBuf::from).ok_or("no folder".to_owned());
     match arguments.first().map(String::as_str) {
-        Some("local" | "cli" | "redis") => {}
+        Some("local" | "cli" | "redis" | "postgres") => {}
         Some("crowd-member") => {
             folder()?;
             return folder().map(Verb::Member);
@@ -75,7 +77,8 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
         }
         other => {
             let other = other.unwrap_or_default();
-            return Err(format!("there is no benchmark `{other}`; there are: local, cli, redis"));
+            let all = "local, cli, redis, postgres";
+            return Err(format!("there is no benchmark `{other}`; there are: {all}"));
         }
     }
     let benchmark = arguments[0].as_str();
@@ -98,6 +101,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
     Ok(match benchmark {
         "cli" => Verb::Cli(options),
         "redis" => Verb::Redis(options),
+        "postgres" => Verb::Postgres(options),
         _ => Verb::Local(options),
     })
 }

@@ -1,27 +1,18 @@
 //! Many tasks that want the same lock.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use futures::future::try_join_all;
 use sprag_testkit::redis_server::RedisServer;
-use tokio::sync::Barrier;
 
 use super::hand::Token;
-use super::locker::Locker;
 use super::peers::{self, Peer};
-use super::subject::Subject;
-use crate::now_nanos;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
-use crate::stats::{percentile, short};
-use crate::visits::{Account, Round};
-
-/// How long everybody stays inside.
-const SECTION: Duration = Duration::from_millis(1);
-
-type Crowd = Vec<Box<dyn Locker>>;
+use crate::server::subject::Subject;
+use crate::server::turns::{Crowd, figures, gap, round};
+use crate::stats::short;
+use crate::visits::Round;
 
 pub(crate) async fn measure(server: &RedisServer, options: &Options) -> Result<Vec<Row>> {
     let url = super::url(server);
@@ -67,37 +58,6 @@ pub(crate) async fn measure(server: &RedisServer, options: &Options) -> Result<V
     Ok(rows)
 }
 
-/// Lets everybody go at the same time; a length of zero means to enter once.
-async fn round(crowd: &mut Crowd, lock: &str, length: Duration) -> Result<Round> {
-    let gate = Arc::new(Barrier::new(crowd.len() + 1));
-    let length = u64::try_from(length.as_nanos())?;
-    let tasks = std::mem::take(crowd).into_iter().map(|mut locker| {
-        let (gate, lock) = (Arc::clone(&gate), lock.to_owned());
-        tokio::spawn(async move {
-            gate.wait().await;
-            let end = now_nanos() + length;
-            let mut visits = Vec::new();
-            loop {
-                visits.push(locker.visit(&lock, SECTION).await?);
-                if now_nanos() >= end {
-                    break;
-                }
-            }
-            Ok::<_, anyhow::Error>((locker, Account { visits, ..Account::default() }))
-        })
-    });
-    let tasks: Vec<_> = tasks.collect();
-    let started = now_nanos();
-    gate.wait().await;
-    let mut accounts = Vec::new();
-    for done in try_join_all(tasks).await? {
-        let (locker, account) = done?;
-        crowd.push(locker);
-        accounts.push(account);
-    }
-    Ok(Round { started, stopped: started + length, accounts })
-}
-
 fn drain_rows(drains: &[Vec<Round>; 3], tasks: usize) -> Vec<Row> {
     let [ours, tokens, rslock] = drains.each_ref().map(|rounds| figures(rounds, Round::drain_ms));
     // Timers of the runtime are late by up to a millisecond, which is nobody's hand-over.
@@ -124,16 +84,6 @@ fn loop_rows(loops: &[Vec<Round>; 2], tasks: usize) -> Vec<Row> {
         both("… hand-off p99, us", gap::<99>, None),
         Row::absolute("… fairness, max/min per task", &fairness, beside, Some(Goal::AtMost(1.1))),
     ]
-}
-
-fn gap<const PERCENT: usize>(round: &Round) -> f64 {
-    let mut gaps = round.gaps_micros();
-    gaps.sort_unstable();
-    percentile(&gaps, PERCENT) as f64
-}
-
-fn figures(rounds: &[Round], figure: fn(&Round) -> f64) -> Vec<f64> {
-    rounds.iter().map(figure).collect()
 }
 
 /// How many scripts the server has run.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 
-use super::locker::{Locker, Stopwatch, TTL_MS, left};
+use crate::server::locker::{Locker, Stopwatch, TTL_MS, left};
 use crate::visits::Visit;
 
 /// Frees the key if it is ours.

@@ -1,16 +1,15 @@
 //! One process that holds many locks: what it costs to keep them.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use sprag_testkit::redis_server::RedisServer;
 
-use super::locker::TTL;
-use super::subject::Subject;
 use crate::now_nanos;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
+use crate::server::cpu;
+use crate::server::locker::TTL;
+use crate::server::subject::Subject;
 
 const LOCKS: usize = 10_000;
 
@@ -46,10 +45,4 @@ pub(crate) async fn measure(server: &RedisServer, options: &Options) -> Result<V
 
 fn clients(server: &RedisServer) -> usize {
     server.ask(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("addr=")).count()
-}
-
-/// What this process has used so far.
-fn cpu() -> Result<Duration> {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Ok(Duration::try_from(used)?)
 }

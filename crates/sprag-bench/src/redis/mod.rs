@@ -5,11 +5,9 @@ mod crowd;
 mod foreign;
 mod hand;
 mod held;
-mod locker;
 mod peers;
 mod quorum;
 mod scripts;
-mod subject;
 mod tasks;
 mod uncontended;
 

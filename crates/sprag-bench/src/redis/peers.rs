@@ -10,7 +10,7 @@ use distributed_lock_redis::RedisLockProvider;
 use redis_of_redis_lock::aio::MultiplexedConnection;
 use tokio::sync::Mutex;
 
-use super::locker::{Locker, Stopwatch, TTL, TTL_MS, left};
+use crate::server::locker::{Locker, Stopwatch, TTL, TTL_MS, left};
 use crate::visits::Visit;
 
 /// A library.

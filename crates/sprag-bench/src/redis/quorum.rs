@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use sprag_testkit::redis_server::RedisSetup;
 
-use super::locker::Locker;
 use super::peers::{self, Peer};
-use super::subject::Subject;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
+use crate::server::locker::Locker;
+use crate::server::subject::Subject;
 
 const LOCK: &str = "bench:quorum";
 /// How many cycles make a figure.

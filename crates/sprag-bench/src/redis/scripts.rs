@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 
 use super::hand::connect;
-use super::locker::{Locker, Stopwatch, TTL_MS, left};
+use crate::server::locker::{Locker, Stopwatch, TTL_MS, left};
 use crate::visits::Visit;
 
 const LOCK: &str = concat!(

@@ -6,12 +6,12 @@ use anyhow::Result;
 use futures::future::try_join_all;
 
 use super::hand::ByHand;
-use super::locker::Locker;
 use super::scripts::Scripts;
-use super::subject::Subject;
 use crate::now_nanos;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
+use crate::server::locker::Locker;
+use crate::server::subject::Subject;
 
 pub(crate) async fn measure(url: &str, options: &Options) -> Result<Vec<Row>> {
     let (subject, by_hand) = (Subject::open(url)?, Scripts::new(url).await?);

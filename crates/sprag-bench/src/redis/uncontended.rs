@@ -1,19 +1,18 @@
 //! One task, one lock that nobody else wants.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use super::foreign;
 use super::hand::ByHand;
-use super::locker::Locker;
 use super::peers::{self, Peer};
 use super::scripts::Scripts;
-use super::subject::Subject;
-use crate::now_nanos;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
+use crate::server::locker::Locker;
+use crate::server::subject::Subject;
+use crate::server::turns::cycles_per_second;
 
 const LOCK: &str = "bench:uncontended";
 
@@ -64,17 +63,4 @@ pub(crate) async fn measure(url: &str, folder: &Path, options: &Options) -> Resu
             .map(|(other, theirs)| Row::pairs(what, ours, (other.name(), theirs), other.goal())),
     );
     Ok(rows)
-}
-
-async fn cycles_per_second(side: &mut dyn Locker, lock: &str, length: Duration) -> Result<f64> {
-    let start = now_nanos();
-    let end = start + u64::try_from(length.as_nanos())?;
-    let mut cycles = 0_u32;
-    loop {
-        let visit = side.visit(lock, Duration::ZERO).await?;
-        cycles += 1;
-        if visit.left >= end {
-            return Ok(f64::from(cycles) / ((visit.left - start) as f64 / 1e9));
-        }
-    }
 }

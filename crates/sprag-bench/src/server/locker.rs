@@ -10,7 +10,7 @@ use crate::visits::Visit;
 
 /// The length of every lease.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
-/// The same, as Redis wants it.
+/// The same in milliseconds.
 pub(crate) const TTL_MS: usize = 30_000;
 
 /// One user of a lock, with a connection of its own unless it says otherwise.

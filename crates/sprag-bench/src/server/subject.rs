@@ -1,4 +1,4 @@
-//! [`Subject`]: what is measured, sprag's client over Redis.
+//! [`Subject`]: what is measured, sprag's client over a server.
 
 use std::time::Duration;
 

@@ -1,0 +1,46 @@
+//! One task, one lock that nobody else wants.
+
+use anyhow::Result;
+
+use super::Place;
+use super::advisory::{Blocking, Sqlx};
+use super::hand::ByHand;
+use crate::options::Options;
+use crate::report::{Goal, Row, progress};
+use crate::server::locker::Locker;
+use crate::server::subject::Subject;
+use crate::server::turns::cycles_per_second;
+
+const LOCK: &str = "bench:uncontended";
+
+pub(crate) async fn measure(place: &Place, options: &Options) -> Result<Vec<Row>> {
+    let plain = place.plain();
+    let mut sides: [Box<dyn Locker>; 5] = [
+        Box::new(Subject::open(&place.with_mode("advisory"))?),
+        Box::new(Sqlx::new(&plain).await?),
+        Box::new(Blocking::new(&plain).await?),
+        Box::new(Subject::open(&place.with_mode("lease"))?),
+        Box::new(ByHand::new(&plain).await?),
+    ];
+    let mut figures = vec![Vec::new(); sides.len()];
+    for pair in 0..=options.pairs {
+        for (side, figures) in sides.iter_mut().zip(&mut figures) {
+            let figure = cycles_per_second(side.as_mut(), LOCK, options.turn()).await?;
+            // The first time warms up, and does not count.
+            if pair > 0 {
+                figures.push(figure);
+            }
+        }
+        progress(&format!("uncontended: pair {pair} of {}", options.pairs));
+    }
+    let goal = Some(Goal::AtLeast(0.9));
+    let [advisory, sqlx, blocking, lease, by_hand] = &figures[..] else { return Ok(Vec::new()) };
+    let row = |kind, ours: &[f64], theirs, goal| {
+        Row::pairs(&format!("{kind}, acquire + release, cycles/s"), ours, theirs, goal)
+    };
+    Ok(vec![
+        row("advisory", advisory, ("sqlx", sqlx), goal),
+        row("advisory", advisory, ("pg_advisory_lock by hand", blocking), None),
+        row("lease", lease, ("upsert and update by hand", by_hand), goal),
+    ])
+}
