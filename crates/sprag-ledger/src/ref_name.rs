@@ -67,6 +67,11 @@ impl RefName {
         Self(format!("{SESSIONS}{session}"))
     }
 
+    /// Which session is here; `None` if it is none.
+    pub fn to_session(&self) -> Option<SessionId> {
+        self.0.strip_prefix(SESSIONS)?.parse().ok()
+    }
+
     /// Where all sessions are.
     pub const fn sessions() -> &'static str {
         SESSIONS

@@ -1,0 +1,284 @@
+//! [`Library`]: reads locks and sessions, and remembers what was read.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sprag_core::clock::{Clock, Moment};
+use sprag_core::record::{Context, Expiry, Hold, Record, Wait};
+use sprag_core::{Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, SessionId};
+
+use crate::ledger::{Change, Ledger, New, Swapped};
+use crate::oid::Oid;
+use crate::page;
+use crate::ref_name::RefName;
+use crate::settings::{Abandoned, Settings};
+use crate::shelf::{Copy, Shelf};
+use crate::witness::{Sign, Witness};
+
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The session of this process, which is alive whatever is read of it.
+    pub(crate) own: SessionId,
+    shelf: Mutex<Shelf>,
+    witness: Mutex<Witness>,
+}
+
+impl Library {
+    pub(crate) fn new(
+        ledger: Arc<dyn Ledger>,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        own: SessionId,
+    ) -> Self {
+        let witness = Mutex::new(Witness::new(settings.observations.clone()));
+        Self { ledger, settings, clock, own, shelf: Mutex::default(), witness }
+    }
+
+    pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn witness(&self) -> MutexGuard<'_, Witness> {
+        self.witness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads locks, in one request or two.
+    pub(crate) fn read(&self, names: &[LockName]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let sent = self.clock.now();
+        let refs: Vec<_> = names.iter().map(RefName::lock).collect();
+        let tips = self.ledger.tips(&refs)?;
+        let found = names
+            .iter()
+            .zip(refs)
+            .zip(tips)
+            .map(|((name, reference), tip)| (name.clone(), reference, tip));
+        self.take_in(found.collect(), sent)
+    }
+
+    /// Takes in where these locks are, as a read that was sent at `sent` told.
+    pub(crate) fn take_in(
+        &self,
+        found: Vec<(LockName, RefName, Option<Oid>)>,
+        sent: Moment,
+    ) -> Result<()> {
+        let mut unread = Vec::new();
+        for (name, reference, tip) in found {
+            let known = self.shelf().get(&name).filter(|copy| copy.tip == tip).cloned();
+            match (known.or_else(|| self.newer_than_absent(&name, tip.as_ref(), sent)), tip) {
+                (Some(copy), _) => self.put(name, Copy { as_of: sent, ..copy }),
+                (None, None) => {
+                    let record = Record::default();
+                    self.put(name, Copy { tip: None, record, as_of: sent, written: None });
+                }
+                (None, Some(tip)) => unread.push((name, (reference, tip))),
+            }
+        }
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let (names, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+        let entries = self.ledger.entries(&tips)?;
+        for ((name, (_, tip)), entry) in names.into_iter().zip(tips).zip(entries) {
+            let record = page::read_lock(&entry).map_err(|error| error.on(&name))?;
+            let late = self.newer(&name, record.version, sent);
+            let copy = late.unwrap_or(Copy { tip: Some(tip), record, as_of: sent, written: None });
+            self.put(name, copy);
+        }
+        Ok(())
+    }
+
+    /// What we know better, because we wrote it and the read is late.
+    fn newer(&self, name: &LockName, version: u64, sent: Moment) -> Option<Copy> {
+        let known = self.shelf().get(name).cloned()?;
+        let late = |written: Moment| sent < written.plus(self.settings.lag);
+        let newer = known.record.version > version && known.written.is_some_and(late);
+        newer.then_some(Copy { as_of: sent, ..known })
+    }
+
+    fn newer_than_absent(&self, name: &LockName, tip: Option<&Oid>, sent: Moment) -> Option<Copy> {
+        if tip.is_some() { None } else { self.newer(name, 0, sent) }
+    }
+
+    fn put(&self, name: LockName, copy: Copy) {
+        self.saw(&copy);
+        self.shelf().put(name, copy);
+    }
+
+    /// Leases that live by themselves give their signs of life in the record.
+    pub(crate) fn saw(&self, copy: &Copy) {
+        let now = self.clock.now();
+        let mut witness = self.witness();
+        for hold in copy.record.holders.iter().filter(|hold| hold.session.is_none()) {
+            witness.saw_lease(hold.lease, hold.renewed_ms, now);
+        }
+        for wait in copy.record.waiters.iter().filter(|wait| wait.session.is_none()) {
+            witness.saw_lease(wait.lease, wait.renewed_ms, now);
+        }
+    }
+
+    /// The sessions of others that a record speaks of.
+    pub(crate) fn strangers(&self, record: &Record) -> BTreeSet<SessionId> {
+        let holders = record.holders.iter().filter_map(|hold| hold.session);
+        let waiters = record.waiters.iter().filter_map(|wait| wait.session);
+        holders.chain(waiters).filter(|session| *session != self.own).collect()
+    }
+
+    /// Reads sessions of others.
+    pub(crate) fn watch(&self, sessions: &BTreeSet<SessionId>) -> Result<()> {
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let refs: Vec<_> = sessions.iter().copied().map(RefName::session).collect();
+        let tips = self.ledger.tips(&refs)?;
+        let found = sessions.iter().copied().zip(refs).zip(tips);
+        self.take_in_sessions(found.map(|((id, reference), tip)| (id, reference, tip)).collect())
+    }
+
+    /// Takes in where these sessions are, as a read that has just returned told.
+    pub(crate) fn take_in_sessions(
+        &self,
+        found: Vec<(SessionId, RefName, Option<Oid>)>,
+    ) -> Result<()> {
+        let returned = self.clock.now();
+        let mut unread = Vec::new();
+        for (id, reference, tip) in found {
+            let mut witness = self.witness();
+            let known = witness.session(id).filter(|seen| seen.tip == tip).map(|seen| seen.beat);
+            match (known, tip) {
+                (Some(beat), tip) => witness.saw_session(id, tip, beat, returned),
+                (None, None) => witness.saw_session(id, None, 0, returned),
+                (None, Some(tip)) => unread.push((id, (reference, tip))),
+            }
+        }
+        if !unread.is_empty() {
+            let (ids, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+            let entries = self.ledger.entries(&tips)?;
+            for ((id, (_, tip)), entry) in ids.into_iter().zip(tips).zip(entries) {
+                // What was written before the first read returned counts from then.
+                self.witness().saw_session(id, Some(tip), page::read_session(&entry)?, returned);
+            }
+        }
+        self.witness().save();
+        Ok(())
+    }
+
+    /// Whether the holder gave no sign of life for its TTL, and `at_least` for so long.
+    pub(crate) fn is_stale(&self, hold: &Hold, at_least: Duration) -> bool {
+        let ttl = Duration::from_millis(hold.ttl_ms).max(at_least);
+        self.is_silent(hold.session, hold.lease, ttl)
+    }
+
+    fn is_silent(&self, session: Option<SessionId>, lease: LeaseId, ttl: Duration) -> bool {
+        let sign = match session {
+            Some(session) if session == self.own => return false,
+            Some(session) => Sign::Session(session),
+            None => Sign::Lease(lease),
+        };
+        self.witness().is_silent(sign, self.clock.now(), ttl)
+    }
+
+    /// For how long a holder was seen without a sign of life.
+    pub(crate) fn silence(&self, hold: &Hold) -> Option<Duration> {
+        let sign = hold.session.map_or(Sign::Lease(hold.lease), Sign::Session);
+        self.witness().silence(sign, self.clock.now())
+    }
+
+    fn is_over(&self, hold: &Hold) -> bool {
+        let stays = hold.session.is_some() && self.settings.abandoned == Abandoned::Stays;
+        !stays && self.is_stale(hold, Duration::ZERO)
+    }
+
+    /// A waiter has nothing that could be half done.
+    fn has_left(&self, wait: &Wait) -> bool {
+        self.is_silent(wait.session, wait.lease, Duration::from_millis(wait.ttl_ms))
+    }
+
+    /// Runs `with` with the world as it is seen now. `also` are leases that are over as well.
+    pub(crate) fn with_context<T>(
+        &self,
+        name: &LockName,
+        record: &Record,
+        also: &BTreeSet<LeaseId>,
+        with: impl FnOnce(&Context<'_>) -> T,
+    ) -> T {
+        let holders = record.holders.iter().filter(|hold| self.is_over(hold)).map(|h| h.lease);
+        let waiters = record.waiters.iter().filter(|wait| self.has_left(wait)).map(|w| w.lease);
+        let over: BTreeSet<_> = holders.chain(waiters).chain(also.iter().copied()).collect();
+        with(&Context {
+            now_ms: self.now_ms(record),
+            expiry: Expiry::Observed,
+            fence_floor: self.shelf().fence_floor(name),
+            max_waiters: self.settings.capability.max_waiters,
+            is_dead: &|_| false,
+            is_silent: &|lease| over.contains(&lease),
+        })
+    }
+
+    /// A time for people to read and for the queue to be in order: of this machine, but never
+    /// before what is in the record, so that a clock that is wrong does not put anybody last.
+    fn now_ms(&self, record: &Record) -> u64 {
+        let holders = record.holders.iter().map(|hold| hold.renewed_ms);
+        let waiters = record.waiters.iter().map(|wait| wait.renewed_ms.max(wait.arrived_ms));
+        let last = holders.chain(waiters).max().map_or(0, |last| last.saturating_add(1));
+        last.max(self.clock.unix_micros() / 1000)
+    }
+
+    /// The lock as it looks from outside, if it was read.
+    pub(crate) fn view(&self, name: &LockName) -> Option<LockView> {
+        let record = self.shelf().get(name).map(|copy| copy.record.clone())?;
+        let view = |context: &Context<'_>| record.view(name, context);
+        Some(self.with_context(name, &record, &BTreeSet::new(), view))
+    }
+
+    /// Counts all holders of a record as silent, except ourselves.
+    pub(crate) fn assume_dead(&self, record: &Record) {
+        let others = record.holders.iter().filter(|hold| hold.session != Some(self.own));
+        for hold in others {
+            let sign = hold.session.map_or(Sign::Lease(hold.lease), Sign::Session);
+            self.witness().assume_dead(sign);
+        }
+        self.witness().save();
+    }
+
+    /// Deletes the sessions of others that are silent and that no lock speaks of.
+    pub(crate) fn tidy(&self, ttl: Duration) -> Result<usize> {
+        // First the sessions: what is bound to one later was not stale when it was read.
+        let sessions = self.ledger.list(RefName::sessions())?;
+        let ids = sessions.iter().filter_map(|(at, _)| at.to_session());
+        self.watch(&ids.filter(|id| *id != self.own).collect())?;
+        let sent = self.clock.now();
+        let locks = self.ledger.list(RefName::locks())?;
+        let locks = locks.into_iter().filter_map(|(at, tip)| Some((at.to_lock()?, at, Some(tip))));
+        let locks: Vec<_> = locks.collect();
+        self.take_in(locks.clone(), sent)?;
+        let named: BTreeSet<_> = {
+            let shelf = self.shelf();
+            let copies = locks.iter().filter_map(|(name, ..)| shelf.get(name));
+            copies.flat_map(|copy| self.strangers(&copy.record)).collect()
+        };
+        let now = self.clock.now();
+        let mut deleted = 0;
+        for (at, tip) in sessions {
+            let Some(id) = at.to_session().filter(|id| *id != self.own) else { continue };
+            let silent = self.witness().is_silent(Sign::Session(id), now, ttl);
+            if !silent || named.contains(&id) {
+                continue;
+            }
+            let change = Change { name: at, old: Some(tip), new: New::Nowhere };
+            let swapped = self.ledger.swap(&[change])?;
+            deleted += usize::from(matches!(swapped[..], [Swapped::Done(_)]));
+        }
+        Ok(deleted)
+    }
+
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, Operation::Acquire, message).at(self.settings.capability.store)
+    }
+}

@@ -1,0 +1,60 @@
+//! The audit trail: what the chains of the locks tell.
+
+use sprag_core::audit::TRAIL_LENGTH;
+use sprag_core::{AuditEntry, AuditQuery, LockName, Result};
+
+use crate::library::Library;
+use crate::page;
+use crate::ref_name::RefName;
+
+/// How many things that happened in one entry, or to one lock in one millisecond, keep their order.
+const PLACES: u64 = 16;
+/// How many numbers a millisecond has.
+const PER_MILLI: u64 = 4096;
+
+/// What the query asks for, oldest first.
+pub(crate) fn read(library: &Library, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+    let names = match &query.name {
+        Some(name) => vec![name.clone()],
+        None => {
+            let found = library.ledger.list(RefName::locks())?;
+            found.iter().filter_map(|(at, _)| at.to_lock()).collect()
+        }
+    };
+    let mut entries = Vec::new();
+    for name in &names {
+        // What is older than the page cannot be asked for, as each entry tells one thing or more,
+        // but for those that tell nothing.
+        let limit = if query.after > 0 { TRAIL_LENGTH } else { query.page().saturating_mul(4) };
+        entries.extend(of_one(library, name, limit)?);
+    }
+    entries.sort_by_key(|entry| entry.sequence);
+    entries.retain(|entry| entry.sequence > query.after);
+    let surplus = entries.len().saturating_sub(query.page());
+    if query.after > 0 {
+        entries.truncate(query.page());
+    } else {
+        entries.drain(..surplus);
+    }
+    Ok(entries)
+}
+
+/// The trail of one lock, numbered so that it grows along the chain and hardly ever meets the
+/// numbers of another lock.
+fn of_one(library: &Library, name: &LockName, limit: usize) -> Result<Vec<AuditEntry>> {
+    let history = library.ledger.history(&RefName::lock(name), limit)?;
+    let own = name.as_str().bytes().fold(7_u64, |hash, byte| hash * 31 + u64::from(byte));
+    let own = own % (PER_MILLI / PLACES) * PLACES;
+    let (mut entries, mut last_ms) = (Vec::new(), 0);
+    for (_, entry) in history.iter().rev() {
+        let happened = page::read_happened(entry);
+        // Clocks of different writers disagree; the chain does not.
+        let told = happened.iter().map(|entry| entry.at_unix_ms).max().unwrap_or(0);
+        last_ms = if told > last_ms { told } else { last_ms + u64::from(!happened.is_empty()) };
+        for (mut entry, place) in happened.into_iter().zip(0_u64..) {
+            entry.sequence = last_ms * PER_MILLI + own + place.min(PLACES - 1);
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
