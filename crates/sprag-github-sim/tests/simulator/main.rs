@@ -1,0 +1,12 @@
+//! The simulator, asked over its port as any client would.
+
+#[cfg(test)]
+mod access;
+#[cfg(test)]
+mod issues;
+#[cfg(test)]
+mod refs;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod trouble;
