@@ -263,8 +263,15 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(talk);
         let pid = std::fs::read_to_string(file).unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-        assert!(stat.is_err() || stat.unwrap().contains(") Z "), "the child still runs");
+        let runs = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+            stat.is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        let limit = BootClock.now().plus(LONG);
+        while runs() {
+            assert!(BootClock.now() < limit, "the child still runs");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

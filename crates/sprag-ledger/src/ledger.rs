@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sprag_core::Result;
+use sprag_core::diagnosis::Finding;
 
 use crate::oid::Oid;
 use crate::ref_name::RefName;
@@ -67,6 +68,16 @@ pub trait Ledger: Send + Sync + fmt::Debug {
     ///
     /// If the place cannot be reached or does not let us read.
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>>;
+
+    /// Looks at what the promise of the place depends on; see
+    /// [`Store::diagnose`](sprag_core::Store::diagnose).
+    ///
+    /// # Errors
+    ///
+    /// If the place cannot be reached.
+    fn diagnose(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
 }
 
 /// One reference to be swapped.

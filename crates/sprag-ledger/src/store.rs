@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
+use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::Outcome;
@@ -394,6 +395,10 @@ impl Store for LedgerStore {
             self.hear(reply).await?;
         }
         Ok(())
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        self.read(|library| library.ledger.diagnose()).await
     }
 }
 
