@@ -71,6 +71,8 @@ impl Inbox {
 
 /// How long the clerk waits for work at most; it is woken when some comes.
 const IDLE: Duration = Duration::from_secs(3600);
+/// When what could not be given up is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Clerk {
@@ -99,7 +101,8 @@ impl Clerk {
     pub(crate) fn run(mut self) {
         loop {
             let now = self.library.clock.now();
-            let patience = if self.waiting.is_empty() { IDLE } else { self.next_look.since(now) };
+            let look = if self.waiting.is_empty() { Moment::NEVER } else { self.next_look };
+            let patience = look.min(self.library.tended().next()).since(now).min(IDLE);
             let Some(jobs) = self.inbox.take(patience) else { return };
             if !jobs.is_empty() {
                 self.serve(jobs);
@@ -107,7 +110,34 @@ impl Clerk {
             if !self.waiting.is_empty() && self.library.clock.now() >= self.next_look {
                 self.look();
             }
+            self.end_untended();
         }
+    }
+
+    /// Gives up what its owner does not renew any more: the others see a session that is alive.
+    fn end_untended(&mut self) {
+        let over = self.library.tended().over(self.library.clock.now());
+        let names: BTreeSet<_> = over.iter().map(|(_, name)| name.clone()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let asked = self.library.clock.now();
+        let reap = |name: LockName| {
+            let (reply, _) = tokio::sync::oneshot::channel();
+            Job { name, wish: Wish::Note(Vec::new()), along: Vec::new(), asked, reply }
+        };
+        self.serve(names.into_iter().map(reap).collect());
+        for (lease, name) in over {
+            let copy = self.library.shelf().get(&name).filter(|copy| copy.as_of >= asked).cloned();
+            let gone = |copy: Copy| matches!(standing(&copy.record, lease), Outcome::Gone(_));
+            if copy.is_some_and(gone) {
+                self.forget(lease);
+            } else {
+                let again = self.library.clock.now().plus(TRY_AGAIN);
+                self.library.tended().postpone(lease, again);
+            }
+        }
+        self.say_farewell();
     }
 
     /// Does what is asked, and answers.
@@ -177,6 +207,7 @@ impl Clerk {
     /// The lease neither holds nor waits.
     pub(crate) fn forget(&mut self, lease: LeaseId) {
         self.presence.unbind(lease);
+        self.library.tended().forget(lease);
         self.waiting.remove(&lease);
     }
 

@@ -10,6 +10,7 @@ use sprag_core::{Error, LeaseId, LockName};
 
 use crate::clerk::{Clerk, answer};
 use crate::job::{Answer, Job, Wish};
+use crate::library::Verdict;
 use crate::plan::{Draft, Plan};
 
 /// What is to be done with a job.
@@ -104,6 +105,7 @@ impl Clerk {
         {
             plan.sign = true;
             self.presence.bind(renewal.lease);
+            self.library.tended().renew(renewal.lease, &job.name, renewal.ttl, job.asked);
             plan.drafts.insert(job.name.clone(), draft);
             plan.beats.push(job);
             return Decision::Planned;
@@ -124,14 +126,15 @@ impl Clerk {
         let held = record.holders.iter().find(|hold| hold.lease == renewal.lease);
         let waits = record.waiters.iter().any(|w| w.lease == renewal.lease && w.session == ours);
         let held = held.is_some_and(|hold| hold.session == ours && hold.ttl_ms == ttl_ms);
-        renewal.bind == Bind::Keep && (held || waits)
+        let over = self.library.tended().is_over(renewal.lease, self.library.clock.now());
+        renewal.bind == Bind::Keep && (held || waits) && !over
     }
 
     fn apply(&self, job: &Job, record: &Record, plan: &mut Plan) -> Applied {
-        let (steal, stale) = self.stale(&job.wish, record);
+        let (steal, verdict) = self.stale(&job.wish, record);
         let command = job.wish.command(self.presence.id, steal);
         let apply = |context: &Context<'_>| apply(record.clone(), &command, context);
-        let mut applied = self.library.with_context(&job.name, record, &stale, apply);
+        let mut applied = self.library.with_context(&job.name, record, &verdict, apply);
         if let (Wish::Acquire(request), Outcome::Granted(_)) = (&job.wish, &applied.outcome) {
             stand_alone(&mut applied, request.lease);
         }
@@ -150,9 +153,9 @@ impl Clerk {
 
     /// Who may be pushed aside by a wish that wants to: if all are stale they are, and told by
     /// whom; if some are, those leave.
-    fn stale(&self, wish: &Wish, record: &Record) -> (Option<Steal>, BTreeSet<LeaseId>) {
-        let Wish::Acquire(request) = wish else { return (None, BTreeSet::new()) };
-        let Takeover::Overdue(after) = request.takeover else { return (None, BTreeSet::new()) };
+    fn stale(&self, wish: &Wish, record: &Record) -> (Option<Steal>, Verdict) {
+        let Wish::Acquire(request) = wish else { return (None, Verdict::default()) };
+        let Takeover::Overdue(after) = request.takeover else { return (None, Verdict::default()) };
         let holders = record.holders.iter().filter(|hold| hold.lease != request.lease);
         let stale: BTreeSet<_> = holders
             .clone()
@@ -160,9 +163,10 @@ impl Clerk {
             .map(|hold| hold.lease)
             .collect();
         if stale.len() == holders.count() && !stale.is_empty() {
-            (Some(Steal::Seen { version: record.version }), BTreeSet::new())
+            let verdict = Verdict { spared: stale, ..Verdict::default() };
+            (Some(Steal::Seen { version: record.version }), verdict)
         } else {
-            (None, stale)
+            (None, Verdict { over: stale, ..Verdict::default() })
         }
     }
 
@@ -231,6 +235,9 @@ impl Clerk {
         if let Some(lease) = job.wish.lease() {
             if is_bound(&applied.record, lease, self.presence.id) {
                 self.presence.bind(lease);
+                if let Some(ttl) = job.wish.ttl() {
+                    self.library.tended().renew(lease, &job.name, ttl, job.asked);
+                }
                 plan.ended.remove(&lease);
             } else {
                 plan.ended.insert(lease);

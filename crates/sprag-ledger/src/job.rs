@@ -1,5 +1,7 @@
 //! [`Job`]: one wish that the clerk fulfils, and its answer.
 
+use std::time::Duration;
+
 use sprag_core::audit::AuditEntry;
 use sprag_core::clock::Moment;
 use sprag_core::record::{Command, Outcome, Record, Steal};
@@ -52,6 +54,15 @@ impl Wish {
             Self::Convert(conversion) => Some(conversion.lease),
             Self::Release(lease) | Self::Withdraw(lease) => Some(*lease),
             Self::Evict(_) | Self::Note(_) => None,
+        }
+    }
+
+    /// How long the lease is good from now on.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire(request) => Some(request.ttl),
+            Self::Renew(renewal) => Some(renewal.ttl),
+            _ => None,
         }
     }
 

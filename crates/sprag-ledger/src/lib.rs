@@ -21,6 +21,7 @@ mod ref_name;
 mod settings;
 mod shelf;
 mod store;
+mod tended;
 mod trail;
 mod witness;
 

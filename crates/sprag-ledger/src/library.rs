@@ -14,7 +14,16 @@ use crate::page;
 use crate::ref_name::RefName;
 use crate::settings::{Abandoned, Settings};
 use crate::shelf::{Copy, Shelf};
+use crate::tended::Tended;
 use crate::witness::{Sign, Witness};
+
+/// Whose lease is over, whatever else is known.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) over: BTreeSet<LeaseId>,
+    /// Those that the command deals with itself.
+    pub(crate) spared: BTreeSet<LeaseId>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -25,6 +34,7 @@ pub(crate) struct Library {
     pub(crate) own: SessionId,
     shelf: Mutex<Shelf>,
     witness: Mutex<Witness>,
+    tended: Mutex<Tended>,
 }
 
 impl Library {
@@ -35,7 +45,15 @@ impl Library {
         own: SessionId,
     ) -> Self {
         let witness = Mutex::new(Witness::new(settings.observations.clone()));
-        Self { ledger, settings, clock, own, shelf: Mutex::default(), witness }
+        Self {
+            ledger,
+            settings,
+            clock,
+            own,
+            shelf: Mutex::default(),
+            witness,
+            tended: Mutex::default(),
+        }
     }
 
     pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -44,6 +62,10 @@ impl Library {
 
     pub(crate) fn witness(&self) -> MutexGuard<'_, Witness> {
         self.witness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tended(&self) -> MutexGuard<'_, Tended> {
+        self.tended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads locks, in one request or two.
@@ -177,7 +199,9 @@ impl Library {
 
     fn is_silent(&self, session: Option<SessionId>, lease: LeaseId, ttl: Duration) -> bool {
         let sign = match session {
-            Some(session) if session == self.own => return false,
+            Some(session) if session == self.own => {
+                return self.tended().is_over(lease, self.clock.now());
+            }
             Some(session) => Sign::Session(session),
             None => Sign::Lease(lease),
         };
@@ -191,7 +215,9 @@ impl Library {
     }
 
     fn is_over(&self, hold: &Hold) -> bool {
-        let stays = hold.session.is_some() && self.settings.abandoned == Abandoned::Stays;
+        // Our own are over when we say so.
+        let stranger = hold.session.is_some_and(|session| session != self.own);
+        let stays = stranger && self.settings.abandoned == Abandoned::Stays;
         !stays && self.is_stale(hold, Duration::ZERO)
     }
 
@@ -200,17 +226,18 @@ impl Library {
         self.is_silent(wait.session, wait.lease, Duration::from_millis(wait.ttl_ms))
     }
 
-    /// Runs `with` with the world as it is seen now. `also` are leases that are over as well.
+    /// Runs `with` with the world as it is seen now, but for what `verdict` says.
     pub(crate) fn with_context<T>(
         &self,
         name: &LockName,
         record: &Record,
-        also: &BTreeSet<LeaseId>,
+        verdict: &Verdict,
         with: impl FnOnce(&Context<'_>) -> T,
     ) -> T {
         let holders = record.holders.iter().filter(|hold| self.is_over(hold)).map(|h| h.lease);
         let waiters = record.waiters.iter().filter(|wait| self.has_left(wait)).map(|w| w.lease);
-        let over: BTreeSet<_> = holders.chain(waiters).chain(also.iter().copied()).collect();
+        let over = holders.chain(waiters).chain(verdict.over.iter().copied());
+        let over: BTreeSet<_> = over.filter(|lease| !verdict.spared.contains(lease)).collect();
         with(&Context {
             now_ms: self.now_ms(record),
             expiry: Expiry::Observed,
@@ -234,7 +261,7 @@ impl Library {
     pub(crate) fn view(&self, name: &LockName) -> Option<LockView> {
         let record = self.shelf().get(name).map(|copy| copy.record.clone())?;
         let view = |context: &Context<'_>| record.view(name, context);
-        Some(self.with_context(name, &record, &BTreeSet::new(), view))
+        Some(self.with_context(name, &record, &Verdict::default(), view))
     }
 
     /// Counts all holders of a record as silent, except ourselves.

@@ -25,7 +25,7 @@ use crate::clerk::{Clerk, Inbox};
 use crate::companion::Companion;
 use crate::job::{Answer, Job, Wish};
 use crate::ledger::{Change, Ledger};
-use crate::library::Library;
+use crate::library::{Library, Verdict};
 use crate::ref_name::RefName;
 use crate::settings::Settings;
 use crate::trail;
@@ -270,7 +270,7 @@ impl LedgerStore {
             return Ok(Attempt::Held(Contention { ahead: 0, holders }));
         }
         let Answer { outcome, record, .. } = answer;
-        library.with_context(&request.name, &record, &BTreeSet::new(), |context| {
+        library.with_context(&request.name, &record, &Verdict::default(), |context| {
             outcome.into_attempt(&record, request, context)
         })
     }
@@ -329,7 +329,7 @@ impl Store for LedgerStore {
             self.inner.mailboxes.close(conversion.lease);
         }
         let Answer { outcome, record, .. } = answer?;
-        self.inner.library.with_context(name, &record, &BTreeSet::new(), |context| {
+        self.inner.library.with_context(name, &record, &Verdict::default(), |context| {
             outcome.into_converted(conversion, context)
         })
     }

@@ -7,7 +7,7 @@ use crate::library::Library;
 use crate::page;
 use crate::ref_name::RefName;
 
-/// How many things that happened in one entry, or to one lock in one millisecond, keep their order.
+/// How many things that happened to one lock in one millisecond keep their order.
 const PLACES: u64 = 16;
 /// How many numbers a millisecond has.
 const PER_MILLI: u64 = 4096;
@@ -29,6 +29,8 @@ pub(crate) fn read(library: &Library, query: &AuditQuery) -> Result<Vec<AuditEnt
         entries.extend(of_one(library, name, limit)?);
     }
     entries.sort_by_key(|entry| entry.sequence);
+    let forgotten = entries.len().saturating_sub(TRAIL_LENGTH);
+    entries.drain(..forgotten);
     entries.retain(|entry| entry.sequence > query.after);
     let surplus = entries.len().saturating_sub(query.page());
     if query.after > 0 {
@@ -45,14 +47,13 @@ fn of_one(library: &Library, name: &LockName, limit: usize) -> Result<Vec<AuditE
     let history = library.ledger.history(&RefName::lock(name), limit)?;
     let own = name.as_str().bytes().fold(7_u64, |hash, byte| hash * 31 + u64::from(byte));
     let own = own % (PER_MILLI / PLACES) * PLACES;
-    let (mut entries, mut last_ms) = (Vec::new(), 0);
+    let (mut entries, mut last_ms, mut place) = (Vec::new(), 0, 0);
     for (_, entry) in history.iter().rev() {
-        let happened = page::read_happened(entry);
-        // Clocks of different writers disagree; the chain does not.
-        let told = happened.iter().map(|entry| entry.at_unix_ms).max().unwrap_or(0);
-        last_ms = if told > last_ms { told } else { last_ms + u64::from(!happened.is_empty()) };
-        for (mut entry, place) in happened.into_iter().zip(0_u64..) {
-            entry.sequence = last_ms * PER_MILLI + own + place.min(PLACES - 1);
+        for mut entry in page::read_happened(entry) {
+            // Clocks of different writers disagree; the chain does not.
+            place = if entry.at_unix_ms > last_ms { 0 } else { (place + 1).min(PLACES - 1) };
+            last_ms = last_ms.max(entry.at_unix_ms);
+            entry.sequence = last_ms * PER_MILLI + own + place;
             entries.push(entry);
         }
     }

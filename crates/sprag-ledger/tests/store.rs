@@ -1,0 +1,404 @@
+//! What is particular to locks on a ledger: signs of life, takeovers, late swaps, companions.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use sprag_core::clock::ManualClock;
+use sprag_core::entropy::OsEntropy;
+use sprag_core::store::{Attempt, Bind, Eviction, Released, Renewal, Renewed, Request, Takeover};
+use sprag_core::{Fence, Holder, LeaseId, LockName, Loss, Mode, PartyId, Store};
+use sprag_ledger::{
+    Abandoned, Change, Companion, Concluded, Entry, Fault, Ledger, LedgerStore, MemoryLedger, New,
+    Oid, RefName, Settings,
+};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Several processes on one ledger, and time that passes when told.
+struct World {
+    ledger: MemoryLedger,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new());
+        clock.advance(Duration::from_secs(1000));
+        Self { ledger: MemoryLedger::default(), clock }
+    }
+
+    fn process(&self, abandoned: Abandoned) -> LedgerStore {
+        let mut settings = Settings::new("ledger");
+        settings.abandoned = abandoned;
+        let ledger = Arc::new(self.ledger.clone());
+        LedgerStore::with_clock(ledger, settings, Arc::<ManualClock>::clone(&self.clock)).unwrap()
+    }
+
+    fn references(&self) -> Vec<RefName> {
+        let all = self.ledger.list("refs/").unwrap();
+        all.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Lets a session go on for a while, with a sign of life in time each time.
+    fn keep_alive(&self, store: &LedgerStore, request: &Request, rounds: u32) {
+        for _ in 0..rounds {
+            self.clock.advance(TTL / 3);
+            assert!(matches!(renew(store, request), Renewed::Held(_)));
+        }
+    }
+}
+
+fn request(name: &str) -> Request {
+    Request {
+        name: LockName::new(name).unwrap(),
+        lease: LeaseId::random(&OsEntropy),
+        party: PartyId::random(&OsEntropy),
+        mode: Mode::Exclusive,
+        ttl: TTL,
+        queue: false,
+        priority: 0,
+        holder: Holder::new("worker", "here"),
+        detached: false,
+        fixed: false,
+        takeover: Takeover::No,
+        resize: false,
+    }
+}
+
+fn thief(name: &str) -> Request {
+    let holder = Holder::new("thief", "there");
+    Request { takeover: Takeover::Overdue(Duration::ZERO), holder, ..request(name) }
+}
+
+fn try_acquire(store: &LedgerStore, request: &Request) -> Attempt {
+    block_on(store.try_acquire(request)).unwrap()
+}
+
+fn acquire(store: &LedgerStore, request: &Request) -> Fence {
+    match try_acquire(store, request) {
+        Attempt::Granted(grant) => grant.fence,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn renew(store: &LedgerStore, request: &Request) -> Renewed {
+    let (name, lease) = (request.name.clone(), request.lease);
+    let renewal = Renewal { name, lease, ttl: request.ttl, bind: Bind::Keep };
+    block_on(store.renew(&[renewal])).unwrap().remove(0)
+}
+
+fn release(store: &LedgerStore, request: &Request) -> Released {
+    block_on(store.release(&request.name, request.lease)).unwrap()
+}
+
+fn is_held(attempt: &Attempt) -> bool {
+    matches!(attempt, Attempt::Held(_))
+}
+
+/// F17: nobody is robbed who gives signs of life, however long; whoever stops is, and only after
+/// its whole TTL was seen to pass.
+#[test]
+fn only_the_silent_are_taken_over() {
+    let world = World::new();
+    let (holder, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let (held, wish) = (request("deploy"), thief("deploy"));
+    let fence = acquire(&holder, &held);
+    for _ in 0..6 {
+        assert!(is_held(&try_acquire(&other, &wish)));
+        world.keep_alive(&holder, &held, 1);
+    }
+    assert!(is_held(&try_acquire(&other, &wish)));
+    world.clock.advance(TTL);
+    assert!(is_held(&try_acquire(&other, &wish)), "before the 5 % for clocks of other speed");
+    world.clock.advance(TTL / 20);
+    match try_acquire(&other, &wish) {
+        Attempt::Granted(grant) => assert!(grant.fence > fence && grant.took_over),
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Who was slow finds out at its next sign of life, be there other locks that it still has.
+#[test]
+fn who_was_taken_over_learns_it_and_keeps_the_rest() {
+    let world = World::new();
+    let (slow, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let short = request("short");
+    let long = Request { ttl: TTL * 10, ..request("long") };
+    acquire(&slow, &short);
+    acquire(&slow, &long);
+    assert!(is_held(&try_acquire(&other, &thief("short"))));
+    assert!(is_held(&try_acquire(&other, &thief("long"))));
+    world.clock.advance(TTL * 2);
+    acquire(&other, &thief("short"));
+    assert!(is_held(&try_acquire(&other, &thief("long"))), "its time is not over");
+    let stolen = Loss::Stolen { by: "thief".into(), forced: false };
+    assert_eq!(renew(&slow, &short), Renewed::Lost(stolen));
+    assert!(matches!(renew(&slow, &long), Renewed::Held(_)));
+    assert_eq!(release(&slow, &long), Released::Freed);
+}
+
+/// A sign of life that arrives after the thief looked makes its swap fail.
+#[test]
+fn a_sign_of_life_at_the_last_moment_saves_the_holder() {
+    let world = World::new();
+    let (holder, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let held = request("deploy");
+    acquire(&holder, &held);
+    assert!(is_held(&try_acquire(&other, &thief("deploy"))));
+    world.clock.advance(TTL / 2);
+    // Its answer is lost, so the holder does not know; the thief finds it all the same.
+    world.ledger.fail(Fault::LoseReply);
+    let (name, lease) = (held.name.clone(), held.lease);
+    let renewal = Renewal { name, lease, ttl: TTL, bind: Bind::Keep };
+    assert!(block_on(holder.renew(&[renewal])).unwrap_err().is_unavailable());
+    world.clock.advance(TTL / 3 * 2);
+    assert!(is_held(&try_acquire(&other, &thief("deploy"))));
+}
+
+/// What stays for all to see is free for those who wait where that is chosen.
+#[test]
+fn the_abandoned_stay_or_are_free() {
+    let world = World::new();
+    let (stays, freed) = (world.process(Abandoned::Stays), world.process(Abandoned::Freed));
+    acquire(&world.process(Abandoned::Stays), &request("deploy"));
+    for store in [&stays, &freed] {
+        assert!(is_held(&try_acquire(store, &request("deploy"))));
+    }
+    world.clock.advance(TTL * 2);
+    assert!(is_held(&try_acquire(&stays, &request("deploy"))));
+    acquire(&freed, &request("deploy"));
+}
+
+/// A lease that nobody renews lives by itself: the signs of life of its session do not keep it.
+#[test]
+fn a_fixed_lease_ends_although_its_session_lives() {
+    let world = World::new();
+    let (holder, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let fixed = Request { fixed: true, ..request("fixed") };
+    let kept = request("kept");
+    acquire(&holder, &fixed);
+    acquire(&holder, &kept);
+    assert!(is_held(&try_acquire(&other, &request("fixed"))));
+    world.keep_alive(&holder, &kept, 4);
+    acquire(&other, &request("fixed"));
+    assert!(matches!(renew(&holder, &fixed), Renewed::Lost(_)));
+}
+
+/// One of many leases that is not renewed any more is given up, although the session lives.
+#[test]
+fn what_its_owner_forgot_is_given_up() {
+    let world = World::new();
+    let (holder, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let (forgotten, kept) = (request("forgotten"), request("kept"));
+    acquire(&holder, &forgotten);
+    acquire(&holder, &kept);
+    world.keep_alive(&holder, &kept, 4);
+    acquire(&other, &request("forgotten"));
+    assert!(matches!(renew(&holder, &kept), Renewed::Held(_)));
+}
+
+/// F61, contract rule 7: an acquire that was given up and is delivered after its release takes
+/// nothing.
+#[test]
+fn a_late_acquire_finds_nothing_as_it_expects() {
+    for name in ["new", "used"] {
+        let world = World::new();
+        let store = world.process(Abandoned::Stays);
+        if name == "used" {
+            let before = request(name);
+            acquire(&store, &before);
+            release(&store, &before);
+        }
+        let late = request(name);
+        world.ledger.fail(Fault::Delay);
+        assert!(block_on(store.try_acquire(&late)).unwrap_err().is_unavailable());
+        assert!(matches!(release(&store, &late), Released::AlreadyGone(_)));
+        assert_eq!(world.ledger.deliver(), 0, "{name}");
+        acquire(&store, &request(name));
+    }
+}
+
+/// A lost answer is no loss: the same lease asks again and has the lock, with the same fence.
+#[test]
+fn an_acquire_whose_answer_was_lost_is_recognised() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let wish = request("deploy");
+    world.ledger.fail(Fault::LoseReply);
+    assert!(block_on(store.try_acquire(&wish)).unwrap_err().is_unavailable());
+    assert_eq!(acquire(&store, &wish).get(), 1);
+    world.ledger.fail(Fault::LoseReply);
+    assert!(block_on(store.release(&wish.name, wish.lease)).unwrap_err().is_unavailable());
+    assert_eq!(release(&store, &wish), Released::AlreadyGone(Loss::Released));
+    assert_eq!(acquire(&store, &request("deploy")).get(), 2);
+}
+
+/// Whatever number of locks: one sign of life, and one read to see whether any was broken.
+#[test]
+fn many_locks_cost_one_sign_of_life() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let held: Vec<_> = (0..50).map(|number| request(&format!("lock-{number}"))).collect();
+    held.iter().for_each(|request| drop(acquire(&store, request)));
+    let before = world.ledger.requests();
+    let renewal = |request: &Request| Renewal {
+        name: request.name.clone(),
+        lease: request.lease,
+        ttl: TTL,
+        bind: Bind::Keep,
+    };
+    let renewals: Vec<_> = held.iter().map(renewal).collect();
+    let renewed = block_on(store.renew(&renewals)).unwrap();
+    assert!(renewed.iter().all(|renewed| matches!(renewed, Renewed::Held(_))));
+    let after = world.ledger.requests();
+    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1));
+}
+
+/// A lock that an operator broke is noticed with the next sign of life.
+#[test]
+fn a_broken_lock_is_noticed() {
+    let world = World::new();
+    let (holder, operator) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let held = request("deploy");
+    let fence = acquire(&holder, &held);
+    let (by, reason) = (String::from("operator"), String::from("it hangs"));
+    let eviction = Eviction { name: held.name.clone(), fence, by, reason };
+    block_on(operator.evict(&eviction)).unwrap();
+    assert!(matches!(renew(&holder, &held), Renewed::Lost(Loss::Broken { .. })));
+}
+
+/// Nothing is left but the free record: no session, no branch.
+#[test]
+fn a_session_goes_with_its_last_lock() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let (one, two) = (request("one"), request("two"));
+    acquire(&store, &one);
+    acquire(&store, &two);
+    assert_eq!(world.references().len(), 3);
+    release(&store, &one);
+    assert_eq!(world.references().len(), 3);
+    release(&store, &two);
+    let locks = [&one, &two].map(|request| RefName::lock(&request.name));
+    assert_eq!(world.references(), locks);
+}
+
+/// What a dead process left is tidied up once nobody's lock speaks of it.
+#[test]
+fn the_sessions_of_the_dead_are_tidied_up() {
+    let world = World::new();
+    let (dead, living) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    acquire(&dead, &request("deploy"));
+    drop(dead);
+    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0);
+    world.clock.advance(TTL * 2);
+    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0, "its lock speaks of it");
+    let mine = thief("deploy");
+    acquire(&living, &mine);
+    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 1);
+    release(&living, &mine);
+    assert_eq!(world.references(), [RefName::lock(&mine.name)]);
+}
+
+/// An operator who knows that a holder is dead need not wait.
+#[test]
+fn an_operator_may_say_that_it_is_dead() {
+    let world = World::new();
+    let (dead, operator) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let held = request("deploy");
+    acquire(&dead, &held);
+    drop(dead);
+    let wish = thief("deploy");
+    assert!(is_held(&try_acquire(&operator, &wish)));
+    let seen = block_on(operator.silence(&held.name)).unwrap();
+    assert!(!seen[&held.lease].stale);
+    block_on(operator.assume_dead(&held.name)).unwrap();
+    assert!(block_on(operator.silence(&held.name)).unwrap()[&held.lease].stale);
+    acquire(&operator, &wish);
+}
+
+fn branch(name: &str) -> RefName {
+    RefName::new(format!("refs/heads/{name}")).unwrap()
+}
+
+fn commit(digit: char) -> Oid {
+    Oid::new(digit.to_string().repeat(40)).unwrap()
+}
+
+/// A branch comes and goes with the lock, in the same step; one that is there already is a claim.
+#[test]
+fn a_companion_comes_and_goes_with_the_lock() {
+    let world = World::new();
+    let (store, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let wish = request("item");
+    let companion = Companion { branch: branch("next-item"), before: None, at: commit('a') };
+    let by_hand = Change { name: branch("next-item"), old: None, new: New::At(commit('b')) };
+    world.ledger.swap(std::slice::from_ref(&by_hand)).unwrap();
+    store.accompany(&wish.name, companion);
+    match try_acquire(&store, &wish) {
+        Attempt::Held(held) => {
+            assert!(held.holders[0].holder.worker_id.contains("refs/heads/next-item"));
+        }
+        other => panic!("the branch was made by hand: {other:?}"),
+    }
+    assert!(!block_on(store.inspect(&wish.name)).unwrap().is_locked());
+    let (name, old) = (by_hand.name, Some(commit('b')));
+    world.ledger.swap(&[Change { name, old, new: New::Nowhere }]).unwrap();
+    acquire(&store, &wish);
+    assert!(world.references().contains(&branch("next-item")));
+    assert!(is_held(&try_acquire(&other, &request("item"))));
+    release(&store, &wish);
+    assert!(!world.references().contains(&branch("next-item")));
+}
+
+/// The end of a piece of work is one step: the result is there and the lock is free, or neither.
+#[test]
+fn a_release_with_other_changes_is_all_or_nothing() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let (wish, main) = (request("item"), branch("main"));
+    let to = |old: Option<Oid>, digit| {
+        vec![Change { name: main.clone(), old, new: New::At(commit(digit)) }]
+    };
+    world.ledger.swap(&to(None, 'a')).unwrap();
+    acquire(&store, &wish);
+    let conclude = |along| block_on(store.release_with(&wish.name, wish.lease, along)).unwrap();
+    assert_eq!(conclude(to(Some(commit('c')), 'b')), Concluded::InTheWay(vec![main.clone()]));
+    assert!(block_on(store.inspect(&wish.name)).unwrap().is_locked());
+    assert_eq!(conclude(to(Some(commit('a')), 'b')), Concluded::Done);
+    assert!(!block_on(store.inspect(&wish.name)).unwrap().is_locked());
+    assert_eq!(conclude(to(Some(commit('b')), 'c')), Concluded::Lost(Loss::Released));
+    let tips = world.ledger.tips(std::slice::from_ref(&main)).unwrap();
+    assert_eq!(tips, [Some(commit('b'))]);
+}
+
+/// Who lost its lock cannot push its result over its successor's.
+#[test]
+fn who_was_taken_over_concludes_nothing() {
+    let world = World::new();
+    let (slow, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let (held, main) = (request("item"), branch("main"));
+    acquire(&slow, &held);
+    assert!(is_held(&try_acquire(&other, &thief("item"))));
+    world.clock.advance(TTL * 2);
+    acquire(&other, &thief("item"));
+    let along = vec![Change { name: main, old: None, new: New::At(commit('a')) }];
+    let concluded = block_on(slow.release_with(&held.name, held.lease, along)).unwrap();
+    assert!(matches!(concluded, Concluded::Lost(_)), "{concluded:?}");
+    assert!(!world.references().contains(&branch("main")));
+}
+
+/// What is not a record fails closed, and an absent one is free.
+#[test]
+fn a_damaged_record_is_not_overwritten() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let wish = request("deploy");
+    let entry = Entry { summary: "by hand".into(), body: "{".into() };
+    let change = Change { name: RefName::lock(&wish.name), old: None, new: New::Entry(entry) };
+    world.ledger.swap(&[change]).unwrap();
+    assert!(block_on(store.try_acquire(&wish)).unwrap_err().is_corrupt());
+    assert_eq!(world.references().len(), 1);
+}
