@@ -10,6 +10,7 @@ use crate::api::{self, Caller, Context, Notifies, Params, Reply};
 use crate::clock::SimClock;
 use crate::counters::{Call, Counters};
 use crate::faults::{Fault, FaultPlan, Target};
+use crate::graphql::{self, Plan, Scene};
 use crate::hash::hash;
 use crate::http::{Answer, Body, Delivery, Request};
 use crate::limits::{Denial, Limits, Manner, Price, Resource, Usage};
@@ -54,6 +55,7 @@ struct Ticket {
 /// Who carries it out.
 enum Work {
     Rest(&'static api::Route, Params),
+    Graphql(Plan),
 }
 
 impl Engine {
@@ -124,43 +126,16 @@ impl Engine {
         }
         let caller = inner.caller(request).map_err(|answer| finish(answer, inner.requests, now))?;
         inner.normalize(&mut request.path);
-        let Some((route, params)) = api::find(&request.method, &request.path) else {
-            return Err(denied(404, "Not Found", inner.requests));
-        };
-        let mutation = request.method != "GET";
-        let content = match route.notifies {
-            Notifies::Yes => true,
-            Notifies::Edit => inner.limits.edits_notify,
-            Notifies::No => false,
-        };
-        let resource = match (route.template, &caller) {
-            ("/search/issues", _) => Resource::Search,
-            (_, None) => Resource::Anonymous,
-            _ => Resource::Core,
-        };
-        let price = Price {
-            resource,
-            primary: u64::from(route.template != "/rate_limit"),
-            points: if mutation { 5 } else { 1 },
-            content,
-        };
-        let kind = route.kind();
-        let mut ticket = Ticket {
-            caller,
-            kind,
-            mutation,
-            price,
-            fault: None,
-            reserved: None,
-            work: Work::Rest(route, params),
-        };
+        let ticket = inner.ticket(request, caller);
+        let mut ticket = ticket.map_err(|answer| finish(answer, inner.requests, now))?;
+        let price = ticket.price;
         let login = ticket.login();
         let limits = inner.limits.clone();
         let usage = inner.usages.entry(login.clone()).or_default();
         if let Err(denial) = usage.pay(now, price, &limits) {
             let answer = inner.refuse(denial, now, &ticket);
             inner.count(&ticket, now, Some(&answer), false);
-            let answer = inner.rates(answer, &login, resource, now);
+            let answer = inner.rates(answer, &login, price.resource, now);
             return Err(finish(answer, inner.requests, now));
         }
         usage.in_flight += 1;
@@ -181,7 +156,17 @@ impl Engine {
         let now = self.clock.stamp();
         let lag = inner.lag.mul_f64(inner.random.f64());
         let rates = inner.all_rates(&ticket.login(), now);
-        let Work::Rest(route, params) = &ticket.work;
+        let (route, params) = match (&ticket.work, &ticket.caller) {
+            (Work::Rest(route, params), _) => (route, params),
+            (Work::Graphql(plan), Some(caller)) => {
+                let (world, reserved) = (&mut inner.world, ticket.reserved);
+                let seen = now.minus(lag);
+                return plan.run(Scene { world, caller, now, seen, rates, reserved });
+            }
+            (Work::Graphql(_), None) => {
+                return Answer::error(401, "This endpoint requires you to be authenticated.");
+            }
+        };
         let mut context = Context {
             world: &mut inner.world,
             caller: ticket.caller.as_ref(),
@@ -207,6 +192,9 @@ impl Engine {
         let mut free = false;
         let answer = answer.map(|answer| {
             if ticket.mutation || answer.status != 200 {
+                return answer;
+            }
+            if ticket.price.resource == Resource::Graphql {
                 return answer;
             }
             // It depends on the token, too, as GitHub's does.
@@ -262,6 +250,34 @@ impl Inner {
         }
     }
 
+    /// What is asked for, and what it costs.
+    fn ticket(&self, request: &Request, caller: Option<Caller>) -> Result<Ticket, Answer> {
+        let path: Vec<_> = request.path.iter().map(String::as_str).collect();
+        if request.method == "POST" && matches!(path[..], ["graphql"] | ["api", "graphql"]) {
+            return graphql_ticket(request, caller);
+        }
+        let (route, params) =
+            api::find(&request.method, &request.path).ok_or_else(Answer::not_found)?;
+        let mutation = request.method != "GET";
+        let resource = match (route.template, &caller) {
+            ("/search/issues", _) => Resource::Search,
+            (_, None) => Resource::Anonymous,
+            _ => Resource::Core,
+        };
+        let price = Price {
+            resource,
+            primary: u64::from(route.template != "/rate_limit"),
+            points: if mutation { 5 } else { 1 },
+            content: match route.notifies {
+                Notifies::Yes => true,
+                Notifies::Edit => self.limits.edits_notify,
+                Notifies::No => false,
+            },
+        };
+        let (kind, work) = (route.kind(), Work::Rest(route, params));
+        Ok(Ticket { caller, kind, mutation, price, fault: None, reserved: None, work })
+    }
+
     fn fault(&mut self, ticket: &Ticket) -> Option<Fault> {
         let fits = |(target, _): &(Target, Fault)| target.fits(&ticket.kind, ticket.mutation);
         if let Some(at) = self.next.iter().position(fits) {
@@ -275,7 +291,12 @@ impl Inner {
             Denial::Primary => {
                 let id = self.world.user(&ticket.login()).map_or(0, |user| user.id);
                 let message = format!("API rate limit exceeded for user ID {id}.");
-                Answer::error(403, &message)
+                if ticket.price.resource != Resource::Graphql {
+                    return Answer::error(403, &message);
+                }
+                let mut answer = graphql::errors(&message);
+                answer.body["errors"][0]["type"] = "RATE_LIMITED".into();
+                answer
             }
             Denial::Secondary(until) => {
                 let message = "You have exceeded a secondary rate limit. Please wait a few \
@@ -339,6 +360,21 @@ impl Inner {
         });
         json!({"resources": resources, "rate": core})
     }
+}
+
+fn graphql_ticket(request: &Request, caller: Option<Caller>) -> Result<Ticket, Answer> {
+    let plan = Plan::read(request)?;
+    let mutations = plan.mutations();
+    let mutation = !mutations.is_empty();
+    let price = Price {
+        resource: Resource::Graphql,
+        primary: 1,
+        points: if mutation { 5 } else { 1 },
+        content: mutations.contains(&"addComment"),
+    };
+    let kind = format!("graphql {}", mutations.first().unwrap_or(&"query"));
+    let work = Work::Graphql(plan);
+    Ok(Ticket { caller, kind, mutation, price, fault: None, reserved: None, work })
 }
 
 /// A server's error, as a proxy in front of it would write it.

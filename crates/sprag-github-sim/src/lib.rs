@@ -23,6 +23,7 @@ mod clock;
 mod counters;
 mod engine;
 mod faults;
+mod graphql;
 mod hash;
 mod http;
 mod limits;

@@ -15,7 +15,7 @@ use crate::world::git::{Commit, Person};
 pub(super) fn get(context: &mut Context<'_>) -> Reply {
     let repo = not_empty(context.readable(Area::Contents)?)?;
     let oid = context.param("commit_sha");
-    let commit = repo.git.commit_at(oid, context.seen).ok_or_else(Answer::not_found)?;
+    let (oid, commit) = repo.git.object(oid, context.seen).ok_or_else(Answer::not_found)?;
     Ok(Answer::ok(render::git_commit(context.base, repo, oid, commit)))
 }
 

@@ -15,6 +15,7 @@ mod search;
 mod timeline;
 
 pub(crate) use context::{Caller, Context};
+pub(crate) use refs::{is_fit as is_ref_name, words as refusal_words};
 
 use crate::http::Answer;
 

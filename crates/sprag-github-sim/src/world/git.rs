@@ -114,8 +114,16 @@ impl Git {
             .collect()
     }
 
-    pub(crate) fn commit_at(&self, oid: &str, seen: Stamp) -> Option<&Commit> {
-        self.commits.get(oid).filter(|commit| commit.arrived <= seen)
+    /// A reference with its name as it is kept here.
+    pub(crate) fn reference(&self, name: &str, seen: Stamp) -> Option<(&str, &str)> {
+        let (name, versions) = self.refs.get_key_value(name)?;
+        Some((name, versions.at(seen)?.as_deref()?))
+    }
+
+    /// A commit with its name as it is kept here.
+    pub(crate) fn object(&self, oid: &str, seen: Stamp) -> Option<(&str, &Commit)> {
+        let (oid, commit) = self.commits.get_key_value(oid)?;
+        (commit.arrived <= seen).then_some((oid, commit))
     }
 
     pub(crate) fn knows_tree(&self, oid: &str) -> bool {
@@ -195,10 +203,10 @@ impl Git {
     /// A commit and its ancestors along the first parents, the newest first.
     pub(crate) fn log(&self, tip: &str, seen: Stamp) -> Vec<(&str, &Commit)> {
         let mut entries = Vec::new();
-        let mut next = self.commits.get_key_value(tip);
-        while let Some((oid, commit)) = next.filter(|(_, commit)| commit.arrived <= seen) {
-            entries.push((oid.as_str(), commit));
-            next = commit.parents.first().and_then(|parent| self.commits.get_key_value(parent));
+        let mut next = self.object(tip, seen);
+        while let Some((oid, commit)) = next {
+            entries.push((oid, commit));
+            next = commit.parents.first().and_then(|parent| self.object(parent, seen));
         }
         entries
     }

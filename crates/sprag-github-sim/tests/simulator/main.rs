@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod graphql;
+#[cfg(test)]
 mod issues;
 #[cfg(test)]
 mod refs;
