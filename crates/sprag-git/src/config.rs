@@ -10,6 +10,7 @@ use crate::cli::Cli;
 use crate::error::{GitError, Trouble};
 use crate::git::Git;
 use crate::native::{Native, Wire};
+use crate::object::Format;
 use crate::url::GitUrl;
 use crate::wire::{Http, Remote};
 
@@ -126,18 +127,27 @@ impl GitConfig {
         self
     }
 
-    /// A file for what was seen of others, so that short commands can build on earlier ones.
+    /// A folder for what was seen of others, so that short commands can build on earlier ones. It
+    /// has to be there.
     #[must_use]
-    pub fn observations(mut self, file: impl Into<PathBuf>) -> Self {
-        self.observations = Some(file.into());
+    pub fn observed_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        let identity = match &self.place {
+            Place::Url(url) => url.clone(),
+            Place::Named(name, directory) => {
+                let directory = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+                format!("{name} {}", directory.display())
+            }
+        };
+        let digest = Format::Sha256.digest(identity.as_bytes());
+        self.observations = Some(folder.into().join(format!("git-{}.json", &digest[..16])));
         self
     }
 
-    /// Which remote it is, in the same words each time.
-    pub fn identity(&self) -> String {
+    /// Whether the URL is one that git would take.
+    pub fn is_understood(&self) -> bool {
         match &self.place {
-            Place::Url(url) => url.clone(),
-            Place::Named(name, directory) => format!("{name} {}", directory.display()),
+            Place::Url(url) => GitUrl::parse(url).is_some(),
+            Place::Named(..) => true,
         }
     }
 

@@ -27,6 +27,9 @@ pub use sprag_core::{
 pub use postgres_lock::PostgresDistributedLock;
 #[cfg(feature = "redis")]
 pub use redis_lock::RedisDistributedLock;
+#[cfg(feature = "git")]
+#[doc(inline)]
+pub use sprag_git::{Abandoned, GitConfig, open as open_git};
 #[cfg(feature = "postgres")]
 #[doc(inline)]
 pub use sprag_postgres::{
@@ -54,6 +57,9 @@ mod docs {
     struct Metrics;
     #[doc = include_str!("../../../docs/migration.md")]
     struct Migration;
+    #[cfg(feature = "git")]
+    #[doc = include_str!("../../../docs/stores/git.md")]
+    struct Git;
     #[doc = include_str!("../../../docs/stores/memory.md")]
     struct Memory;
     #[cfg(feature = "postgres")]

@@ -1,5 +1,7 @@
 //! [`open`]: from a URL to a store. The one list of the stores in this build.
 
+#[cfg(feature = "git")]
+mod git;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -55,6 +57,8 @@ const KINDS: &[StoreKind] = &[
     redlock::KIND,
     #[cfg(feature = "postgres")]
     postgres::KIND,
+    #[cfg(feature = "git")]
+    git::KIND,
 ];
 
 /// The kinds of stores in this build.
@@ -94,6 +98,7 @@ pub fn redact(url: &str) -> String {
 /// | `redis+cluster://n1,n2` | a Redis Cluster |
 /// | `redlock://a:6379,b:6379,c:6379` | a majority of independent Redis servers |
 /// | `postgres://localhost/app` | a PostgreSQL database |
+/// | `git:origin`, `git+ssh://host/locks.git` | a git repository |
 ///
 /// Blocks for as long as it takes to open a file or a connection.
 ///
@@ -139,6 +144,7 @@ fn left_out(scheme: &str) -> Option<&'static str> {
         "redis" | "rediss" | "redlock" => "redis",
         "postgres" | "postgresql" => "postgres",
         "sqlite" => "sqlite",
+        "git" => "git",
         _ => return None,
     };
     Some(feature)
@@ -154,9 +160,9 @@ mod tests {
         assert!(error.is_bad_input());
         let message = error.to_string();
         assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
-        #[cfg(all(feature = "sqlite", feature = "redis", feature = "postgres"))]
+        #[cfg(all(feature = "sqlite", feature = "redis", feature = "postgres", feature = "git"))]
         assert!(
-            message.ends_with("; this build supports: memory sqlite redis redlock postgres"),
+            message.ends_with("; this build supports: memory sqlite redis redlock postgres git"),
             "{message}"
         );
     }
@@ -197,6 +203,10 @@ mod tests {
             "postgres://root:hunter2@db:port/app",
             "postgres://root:hunter2@db",
             "postgres://db/app?pass=hunter2",
+            "git+https://root:hunter2@host:port/x",
+            "git+https://host/x?token=hunter2",
+            "git+ssh://root:hunter2@host",
+            "git:root:hunter2@host",
         ] {
             let error = open(url).unwrap_err();
             assert!(error.is_bad_input(), "{url}: {error:?}");

@@ -44,6 +44,11 @@ impl Format {
         }
     }
 
+    /// The hash of a text, in digits.
+    pub(crate) fn digest(self, text: &[u8]) -> String {
+        hex(&self.hash(&[text]))
+    }
+
     fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Self::Sha1 => {
