@@ -5,11 +5,12 @@
 //! process believed and when, and checks afterwards that it was true. [`process`] has processes
 //! that can be killed, and [`torture`] does so all the time. [`redis_server`] has servers for
 //! tests, each with a [`keeper`], and [`proxy`] is a network before them that can be broken.
-//! [`sequence`] is for stores that have a port of the lock machine.
+//! [`git_server`] has git servers. [`sequence`] is for stores that have a port of the lock machine.
 
 pub mod bent_clock;
 pub mod cases;
 pub mod fault;
+pub mod git_server;
 pub mod harness;
 pub mod history;
 pub mod keeper;

@@ -29,7 +29,7 @@ pub use postgres_lock::PostgresDistributedLock;
 pub use redis_lock::RedisDistributedLock;
 #[cfg(feature = "git")]
 #[doc(inline)]
-pub use sprag_git::{Abandoned, GitConfig, open as open_git};
+pub use sprag_git::{Abandoned, GitConfig, GitLedger, open as open_git};
 #[cfg(feature = "postgres")]
 #[doc(inline)]
 pub use sprag_postgres::{

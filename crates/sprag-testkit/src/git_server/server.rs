@@ -1,0 +1,171 @@
+//! [`GitServer`]: a repository and the way to it.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use sprag::GitConfig;
+
+use super::ssh::Sshd;
+use super::{GitHttp, RefFormat, Repository};
+use crate::keeper::Keeper;
+use crate::redis_server::free_port;
+use crate::support::eventually;
+
+/// How a repository is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By its path.
+    File,
+    /// Through `git daemon`.
+    Daemon,
+    /// Through `git http-backend`.
+    Http,
+    /// Through an sshd.
+    Ssh,
+}
+
+impl Transport {
+    /// All that can be had here.
+    pub const ALL: [Self; 4] = [Self::File, Self::Daemon, Self::Http, Self::Ssh];
+}
+
+/// A repository and the way to it.
+#[derive(Debug)]
+pub struct GitServer {
+    repository: Repository,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    File,
+    Daemon(#[expect(dead_code, reason = "it runs as long as it is here")] Keeper, u16),
+    Http(GitHttp),
+    Ssh(Sshd),
+}
+
+impl GitServer {
+    /// Starts a server on a fresh repository.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    pub async fn start(transport: Transport) -> Self {
+        let repository = Repository::new(RefFormat::Files).expect("every git knows files");
+        Self::serve(repository, transport).await
+    }
+
+    /// Serves a repository.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be served.
+    pub async fn serve(repository: Repository, transport: Transport) -> Self {
+        let way = match transport {
+            Transport::File => Way::File,
+            Transport::Http => Way::Http(GitHttp::start(&repository)),
+            Transport::Ssh => Way::Ssh(Sshd::start(&repository).await),
+            Transport::Daemon => {
+                let (keeper, port) = daemon(&repository).await;
+                Way::Daemon(keeper, port)
+            }
+        };
+        Self { repository, way }
+    }
+
+    /// The repository behind it.
+    pub const fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// The HTTP server, if it is one.
+    ///
+    /// # Panics
+    ///
+    /// If it is none.
+    pub fn http(&self) -> &GitHttp {
+        match &self.way {
+            Way::Http(http) => http,
+            other => panic!("{other:?} is no HTTP server"),
+        }
+    }
+
+    /// What git calls it.
+    pub fn git_url(&self) -> String {
+        match &self.way {
+            Way::File => format!("file://{}", self.repository.path().display()),
+            Way::Daemon(_, port) => format!("git://127.0.0.1:{port}/locks.git"),
+            Way::Http(http) => http.url(),
+            Way::Ssh(sshd) => sshd.url(&self.repository),
+        }
+    }
+
+    /// What sprag calls it.
+    pub fn url(&self) -> String {
+        format!("git+{}", self.git_url())
+    }
+
+    /// What has to be in the environment of who wants to reach it.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        match &self.way {
+            Way::Ssh(sshd) => vec![("GIT_SSH_COMMAND", sshd.command())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// How the store reaches it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no git.
+    pub fn config(&self) -> GitConfig {
+        let config = match &self.way {
+            // Its keys are a setting of a clone, as they may be for users.
+            Way::Ssh(sshd) => {
+                let clone = self.repository.root().join("clone");
+                let git = |args: &[&str]| {
+                    let mut command = self.repository.command();
+                    let done = command.arg("-C").arg(&clone).args(args).output();
+                    assert!(done.is_ok_and(|done| done.status.success()), "git {args:?}");
+                };
+                if !clone.exists() {
+                    std::fs::create_dir(&clone).expect("there is room for a clone");
+                    git(&["init", "--quiet"]);
+                    git(&["remote", "add", "origin", &self.git_url()]);
+                    git(&["config", "core.sshCommand", &sshd.command()]);
+                }
+                GitConfig::remote("origin", clone)
+            }
+            _ => GitConfig::url(self.git_url()),
+        };
+        config.program(self.repository.program())
+    }
+}
+
+async fn daemon(repository: &Repository) -> (Keeper, u16) {
+    let port = free_port();
+    let root = repository.root().to_owned();
+    let programs = PathBuf::from(repository.run(&["--exec-path"]));
+    let mut keeper = Keeper::new(|_| {
+        let mut command = vec![programs.join("git-daemon").into_os_string()];
+        command.extend(
+            [
+                "--export-all",
+                "--enable=receive-pack",
+                "--reuseaddr",
+                "--listen=127.0.0.1",
+                // A race has more rivals than it would take at once.
+                "--max-connections=0",
+            ]
+            .map(Into::into),
+        );
+        command.push(format!("--port={port}").into());
+        command.push(format!("--base-path={}", root.display()).into());
+        command.push(root.into_os_string());
+        command
+    });
+    keeper.start();
+    eventually("git daemon listens", || async { TcpStream::connect(("127.0.0.1", port)).is_ok() })
+        .await;
+    (keeper, port)
+}
