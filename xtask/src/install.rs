@@ -23,7 +23,7 @@ pub(crate) enum Need {
     Redis,
     /// `openssl`, which makes the certificates of those servers.
     Openssl,
-    /// Other libraries that use Redis, and what runs them; not with `SPRAG_SKIP=peers` either.
+    /// Other libraries for Redis and other GitHubs, and what runs them; each can be declined.
     Peers,
     /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`.
     Postgres,
@@ -53,13 +53,16 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         Need::Openssl if skipped("redis") && skipped("postgres") => Ok(()),
         Need::Redis => program(shell, "redis-server", &["redis-server"]),
         Need::Openssl => program(shell, "openssl", &["openssl"]),
-        Need::Peers if skipped("redis") || skipped("peers") => Ok(()),
-        Need::Peers if peers::are_installed(shell) => Ok(()),
         Need::Peers => {
-            let pip = ["python3", "-m", "pip", "--version"];
-            package(shell, "pip", &pip, &["python3", "python3-pip"])?;
-            program(shell, "npm", &["nodejs", "npm"])?;
-            peers::install(shell)
+            let installers = peers::installers(shell, skipped);
+            if installers.contains(&"python3") {
+                let pip = ["python3", "-m", "pip", "--version"];
+                package(shell, "pip", &pip, &["python3", "python3-pip"])?;
+            }
+            if installers.contains(&"npm") {
+                program(shell, "npm", &["nodejs", "npm"])?;
+            }
+            peers::install(shell, skipped)
         }
         Need::Postgres if skipped("postgres") => Ok(()),
         Need::Postgres => {
@@ -96,7 +99,11 @@ fn package(shell: &Shell, name: &str, probe: &[&str], packages: &[&str]) -> Outc
         match name {
             "redis-server" => "\nor leave out its tests with SPRAG_SKIP=redis",
             "postgres" | "pgbouncer" => "\nor leave out its tests with SPRAG_SKIP=postgres",
-            "pip" | "npm" => "\nor leave out the tests that need it with SPRAG_SKIP=peers",
+            "pip" => "\nor leave out the tests that need it with SPRAG_SKIP=peers,gh",
+            "npm" => {
+                "\nor leave out the tests that need it with \
+                 SPRAG_SKIP=peers,github-emulate,github-openapi"
+            }
             "openssl" => "\nor leave out its tests with SPRAG_SKIP=redis,postgres",
             _ => "",
         }

@@ -14,6 +14,7 @@ use crate::graphql::{self, Plan, Scene};
 use crate::hash::hash;
 use crate::http::{Answer, Body, Delivery, Request};
 use crate::limits::{Denial, Limits, Manner, Price, Resource, Usage};
+use crate::openapi::{Checker, Violation};
 use crate::stamp::Stamp;
 use crate::world::World;
 
@@ -22,6 +23,7 @@ use crate::world::World;
 pub(crate) struct Engine {
     pub(crate) clock: Arc<SimClock>,
     base: String,
+    checker: Option<Arc<Checker>>,
     inner: Mutex<Inner>,
 }
 
@@ -36,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) next: Vec<(Target, Fault)>,
     pub(crate) outage: Option<u16>,
     pub(crate) counters: Counters,
+    pub(crate) violations: Vec<Violation>,
     usages: HashMap<String, Usage>,
     random: fastrand::Rng,
     requests: u64,
@@ -59,7 +62,12 @@ enum Work {
 }
 
 impl Engine {
-    pub(crate) fn new(seed: u64, clock: Arc<SimClock>, base: String) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        clock: Arc<SimClock>,
+        base: String,
+        checker: Option<Arc<Checker>>,
+    ) -> Self {
         let inner = Inner {
             world: World::default(),
             limits: Limits::GITHUB,
@@ -68,11 +76,12 @@ impl Engine {
             next: Vec::new(),
             outage: None,
             counters: Counters::default(),
+            violations: Vec::new(),
             usages: HashMap::new(),
             random: fastrand::Rng::with_seed(seed),
             requests: 0,
         };
-        Self { clock, base, inner: Mutex::new(inner) }
+        Self { clock, base, checker, inner: Mutex::new(inner) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -102,6 +111,10 @@ impl Engine {
             }
         };
         let answer = self.settle(&request, &ticket, answer);
+        if let (Some(checker), Some(answer)) = (&self.checker, &answer) {
+            let found = checker.check(&request, answer);
+            self.lock().violations.extend(found);
+        }
         if let Some(Fault::SlowAnswer(delay)) = ticket.fault {
             self.clock.wait(delay);
         }

@@ -27,6 +27,8 @@ mod graphql;
 mod hash;
 mod http;
 mod limits;
+mod openapi;
+mod peers;
 mod simulator;
 mod stamp;
 mod world;
@@ -36,6 +38,7 @@ pub use counters::{Call, Counters};
 pub use faults::{Fault, FaultPlan, Target};
 pub use http::{Answer, Body, Request, Talk};
 pub use limits::{Limits, Manner};
+pub use openapi::{Checker, Violation};
 pub use simulator::{Setup, Simulator};
 pub use stamp::Stamp;
 pub use world::{

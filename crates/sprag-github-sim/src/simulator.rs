@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::faults::{Fault, FaultPlan, Target};
 use crate::http::Server;
 use crate::limits::Limits;
+use crate::openapi::{Checker, Violation};
 use crate::stamp::Stamp;
 use crate::world::issue::{Fate, Pull};
 use crate::world::{Access, Permission, Repo, World};
@@ -20,12 +21,13 @@ pub struct Setup {
     seed: u64,
     speed: u32,
     socket: Option<PathBuf>,
+    checked: bool,
 }
 
 impl Setup {
     /// With a clock that stands still. What happens by chance is decided by the seed.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, speed: 0, socket: None }
+        Self { seed, speed: 0, socket: None, checked: false }
     }
 
     /// Lets the clock run: 1 for real time, more for haste.
@@ -42,17 +44,26 @@ impl Setup {
         self
     }
 
+    /// Compares every request and every answer with GitHub's own description; what differs makes
+    /// the test fail in the end. See [`Checker::installed`].
+    #[must_use]
+    pub const fn checked(mut self) -> Self {
+        self.checked = true;
+        self
+    }
+
     /// Starts it.
     ///
     /// # Panics
     ///
-    /// If it cannot listen.
+    /// If it cannot listen, or GitHub's description is wanted and missing.
     pub fn start(self) -> Simulator {
         let listener = Server::bind().expect("there is a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let url = format!("http://{address}");
         let clock = Arc::new(SimClock::new(self.speed));
-        let engine = Arc::new(Engine::new(self.seed, clock, url.clone()));
+        let checker = if self.checked { Checker::installed() } else { None };
+        let engine = Arc::new(Engine::new(self.seed, clock, url.clone(), checker));
         let serving = Arc::clone(&engine);
         let serve = move |request| serving.serve(request);
         let server =
@@ -82,6 +93,11 @@ impl Simulator {
     /// If it cannot listen.
     pub fn start(seed: u64) -> Self {
         Setup::new(seed).start()
+    }
+
+    /// Every REST endpoint it has, such as `GET /user`.
+    pub fn endpoints() -> Vec<String> {
+        crate::api::ROUTES.iter().map(crate::api::Route::kind).collect()
     }
 
     /// Where it listens, such as `http://127.0.0.1:1234`.
@@ -137,6 +153,12 @@ impl Simulator {
     /// Forgets what was asked so far; limits remember.
     pub fn clear_counters(&self) {
         self.engine.lock().counters = Counters::default();
+    }
+
+    /// What was not as GitHub describes it so far; they are taken, and no longer held against the
+    /// test.
+    pub fn violations(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.engine.lock().violations)
     }
 
     /// Everything it knows, as it is now.
@@ -355,5 +377,10 @@ impl Simulator {
 impl Drop for Simulator {
     fn drop(&mut self) {
         self.engine.clock.end();
+        let violations = self.violations();
+        if !std::thread::panicking() {
+            let list: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            assert!(list.is_empty(), "not as GitHub describes it:\n{}", list.join("\n"));
+        }
     }
 }

@@ -1,18 +1,7 @@
 //! Accounts, and what is left of their limits.
 
-use serde_json::json;
-
 use super::{Context, Reply, render};
 use crate::http::Answer;
-
-pub(super) fn root(context: &mut Context<'_>) -> Reply {
-    let base = context.base;
-    Ok(Answer::ok(json!({
-        "current_user_url": format!("{base}/user"),
-        "rate_limit_url": format!("{base}/rate_limit"),
-        "repository_url": format!("{base}/repos/{{owner}}/{{repo}}"),
-    })))
-}
 
 pub(super) fn rate_limit(context: &mut Context<'_>) -> Reply {
     Ok(Answer::ok(context.rates.clone()))

@@ -107,7 +107,6 @@ const fn notify(
 /// Where one path could fit two templates, the first one counts.
 #[rustfmt::skip]
 pub(crate) const ROUTES: &[Route] = &[
-    read("/", meta::root),
     read("/rate_limit", meta::rate_limit),
     read("/user", meta::me),
     read("/users/{username}", meta::user),

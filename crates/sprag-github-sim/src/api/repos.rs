@@ -18,6 +18,7 @@ pub(super) fn permission(context: &mut Context<'_>) -> Reply {
     let word = repo.permission(&user.login).map_or("none", |permission| permission.word());
     // The old field knows only four words.
     let old = if word == "triage" { "read" } else { word };
-    let user = render::user(context.world, context.base, &user.login);
+    let mut user = render::user(context.world, context.base, &user.login);
+    user["role_name"] = word.into();
     Ok(Answer::ok(json!({"permission": old, "role_name": word, "user": user})))
 }

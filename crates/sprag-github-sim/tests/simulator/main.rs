@@ -7,6 +7,8 @@ mod graphql;
 #[cfg(test)]
 mod issues;
 #[cfg(test)]
+mod openapi;
+#[cfg(test)]
 mod refs;
 #[cfg(test)]
 mod support;

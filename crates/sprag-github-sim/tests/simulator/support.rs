@@ -1,13 +1,13 @@
 //! What the tests of the simulator share.
 
-use sprag_github_sim::{Permission, Simulator, Talk};
+use sprag_github_sim::{Permission, Setup, Simulator, Talk};
 
 /// The repository of all tests.
 pub(crate) const REPO: &str = "octocat/locks";
 
 /// A simulator with a repository of `octocat`, in which `worker` may push and `stranger` may not.
 pub(crate) fn github() -> Simulator {
-    furnished(Simulator::start(1))
+    furnished(Setup::new(1).checked().start())
 }
 
 /// The same, however it was started.
