@@ -21,8 +21,10 @@
 mod api;
 mod clock;
 mod counters;
+mod emulate;
 mod engine;
 mod faults;
+mod gh;
 mod graphql;
 mod hash;
 mod http;
@@ -35,7 +37,9 @@ mod world;
 
 pub use clock::SimClock;
 pub use counters::{Call, Counters};
+pub use emulate::Emulate;
 pub use faults::{Fault, FaultPlan, Target};
+pub use gh::{GH_HOST, Gh};
 pub use http::{Answer, Body, Request, Talk};
 pub use limits::{Limits, Manner};
 pub use openapi::{Checker, Violation};

@@ -120,6 +120,7 @@ impl<'a> Reader<'a> {
             "createdAt" => leaf(comment.created.iso()),
             "updatedAt" => leaf(state.updated.iso()),
             "includesCreatedEdit" => leaf(state.updated > comment.created),
+            "viewerDidAuthor" => leaf(comment.author == self.caller.login),
             "isMinimized" => leaf(false),
             "minimizedReason" => Ok(Out::NULL),
             "reactionGroups" => leaf(json!([])),

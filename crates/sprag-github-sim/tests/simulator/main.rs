@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod emulate;
+#[cfg(test)]
+mod gh;
+#[cfg(test)]
 mod graphql;
 #[cfg(test)]
 mod issues;
