@@ -31,6 +31,7 @@ mod http;
 mod limits;
 mod openapi;
 mod peers;
+pub mod proof;
 mod simulator;
 mod stamp;
 mod world;
