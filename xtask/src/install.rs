@@ -25,6 +25,8 @@ pub(crate) enum Need {
     Openssl,
     /// Other libraries for Redis and other GitHubs, and what runs them; each can be declined.
     Peers,
+    /// `git` and an sshd, for the tests of locks on git remotes; not with `SPRAG_SKIP=git`.
+    GitServers,
     /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`.
     Postgres,
 }
@@ -47,6 +49,13 @@ fn one(shell: &Shell, need: Need) -> Outcome {
         // Without a `.git` folder the files are found by walking, and git would be of no use.
         Need::Git if !shell.root().join(".git").exists() => Ok(()),
         Need::Git => program(shell, "git", &["git"]),
+        Need::GitServers if skipped("git") => Ok(()),
+        Need::GitServers => {
+            program(shell, "git", &["git"])?;
+            let both = "test -x /usr/sbin/sshd && command -v ssh-keygen";
+            let packages = ["openssh-server", "openssh-client"];
+            package(shell, "sshd", &["sh", "-c", both], &packages)
+        }
         Need::Rustfmt => component(shell, "fmt", "rustfmt"),
         Need::Clippy => component(shell, "clippy", "clippy"),
         Need::Redis if skipped("redis") => Ok(()),
@@ -99,6 +108,7 @@ fn package(shell: &Shell, name: &str, probe: &[&str], packages: &[&str]) -> Outc
         match name {
             "redis-server" => "\nor leave out its tests with SPRAG_SKIP=redis",
             "postgres" | "pgbouncer" => "\nor leave out its tests with SPRAG_SKIP=postgres",
+            "sshd" => "\nor leave out its tests with SPRAG_SKIP=git",
             "pip" => "\nor leave out the tests that need it with SPRAG_SKIP=peers,gh",
             "npm" => {
                 "\nor leave out the tests that need it with \

@@ -103,8 +103,13 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
             let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
+        Some("git") => {
+            install::ensure(shell, [Need::CCompiler, Need::GitServers])?;
+            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "git", "--"];
+            shell::run(shell.cargo(&fixed).args(arguments))
+        }
         name => Err(Failure::usage(format!(
-            "there is no benchmark `{}`; there are: local, cli, redis, postgres",
+            "there is no benchmark `{}`; there are: local, cli, redis, postgres, git",
             name.unwrap_or_default()
         ))),
     }

@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
             Need::Openssl,
             Need::Peers,
             Need::Postgres,
+            Need::GitServers,
             Need::Redis,
         ],
         run: tests,
@@ -103,7 +104,8 @@ Not part of this run, because they take longer:
   cargo xtask bench local     speed and memory against references
   cargo xtask bench cli       the sprag command against flock and etcdctl
   cargo xtask bench redis     the Redis store against other libraries
-  cargo xtask bench postgres  the PostgreSQL store against sqlx and by hand";
+  cargo xtask bench postgres  the PostgreSQL store against sqlx and by hand
+  cargo xtask bench git       locks on a git remote against git by hand";
 
 fn parse(arguments: &[String]) -> Outcome<Wish> {
     let mut only = Vec::new();

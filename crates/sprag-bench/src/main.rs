@@ -6,6 +6,8 @@
 mod cli;
 mod contended;
 mod crowd;
+#[cfg(feature = "git")]
+mod git;
 mod machine;
 mod member;
 mod memory;
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Ok(Verb::Redis(_) | Verb::Postgres(_)) => {
             Err(anyhow::anyhow!("build it with --features peers"))
         }
+        #[cfg(feature = "git")]
+        Ok(Verb::Git(options)) => run(&options, git::PAGE, git::measure),
+        #[cfg(not(feature = "git"))]
+        Ok(Verb::Git(_)) => Err(anyhow::anyhow!("build it with --features git")),
         Ok(Verb::Member(folder)) => member::run(&folder).map(|()| ExitCode::SUCCESS),
         Ok(Verb::Holder(folder)) => memory::hold(&folder).map(|()| ExitCode::SUCCESS),
         Err(message) => {

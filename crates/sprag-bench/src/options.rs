@@ -14,6 +14,8 @@ pub(crate) enum Verb {
     Redis(Options),
     /// The benchmark of the PostgreSQL store.
     Postgres(Options),
+    /// The benchmark of locks on a git remote.
+    Git(Options),
     /// One process of the crowd, started by the benchmark.
     Member(PathBuf),
     /// The process that holds many locks, started by the benchmark.
@@ -66,7 +68,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
     let mut words = arguments.iter().map(String::as_str);
     let mut folder = || words.next().map(PathBuf::from).ok_or("no folder".to_owned());
     match arguments.first().map(String::as_str) {
-        Some("local" | "cli" | "redis" | "postgres") => {}
+        Some("local" | "cli" | "redis" | "postgres" | "git") => {}
         Some("crowd-member") => {
             folder()?;
             return folder().map(Verb::Member);
@@ -77,7 +79,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
         }
         other => {
             let other = other.unwrap_or_default();
-            let all = "local, cli, redis, postgres";
+            let all = "local, cli, redis, postgres, git";
             return Err(format!("there is no benchmark `{other}`; there are: {all}"));
         }
     }
@@ -102,6 +104,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
         "cli" => Verb::Cli(options),
         "redis" => Verb::Redis(options),
         "postgres" => Verb::Postgres(options),
+        "git" => Verb::Git(options),
         _ => Verb::Local(options),
     })
 }

@@ -162,10 +162,36 @@ impl Wire for Cli {
     }
 
     fn push(&self, draft: &Draft<'_>, atomic: bool) -> Result<Outcomes, GitError> {
-        let format = match draft.format() {
-            Some(format) => format,
-            None => self.format()?,
+        let Some(format) = draft.format() else {
+            let first = self.format()?;
+            let pushed = self.push_as(first, draft, atomic);
+            // One without references does not say which hash it uses, until it is pushed to.
+            let is_other = |error: &GitError| {
+                error.trouble() == Trouble::Unsupported && error.message().contains("hash")
+            };
+            return match pushed {
+                Err(error) if first == Format::Sha1 && is_other(&error) => {
+                    self.push_as(Format::Sha256, draft, atomic)
+                }
+                other => other,
+            };
         };
+        self.push_as(format, draft, atomic)
+    }
+
+    fn knows_atomic(&self) -> Result<bool, GitError> {
+        // Git would say no when it is asked to push; there is no way to ask before.
+        self.with_desk(None, |desk| desk.git.ok(["ls-remote", "--", &self.url]).map(|_| true))
+    }
+}
+
+impl Cli {
+    fn push_as(
+        &self,
+        format: Format,
+        draft: &Draft<'_>,
+        atomic: bool,
+    ) -> Result<Outcomes, GitError> {
         let (changes, objects) = draft.finish(format)?;
         self.with_desk(Some(format), |desk| {
             let made = |change: &&RefChange| change.unique;
@@ -195,10 +221,5 @@ impl Wire for Cli {
             desk.known.extend(changes.iter().filter_map(|change| change.new.clone()));
             Ok(pushed.into_iter().zip(changes.into_iter().map(|change| change.new)).collect())
         })
-    }
-
-    fn knows_atomic(&self) -> Result<bool, GitError> {
-        // Git would say no when it is asked to push; there is no way to ask before.
-        self.with_desk(None, |desk| desk.git.ok(["ls-remote", "--", &self.url]).map(|_| true))
     }
 }

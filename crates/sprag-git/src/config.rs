@@ -271,15 +271,15 @@ fn ssh_command(git: &Git) -> Result<SshCommand, GitError> {
 
 fn has_http_settings(git: &Git, url: &str) -> Result<bool, GitError> {
     let from_outside = ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-    let of_git =
-        ["GIT_SSL_CAINFO", "GIT_SSL_NO_VERIFY", "GIT_SSL_CERT", "GIT_HTTP_PROXY_AUTHMETHOD"];
-    if from_outside.into_iter().chain(of_git).any(set) {
+    let of_tls = ["GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_NO_VERIFY", "GIT_SSL_CERT"];
+    let is_secure = url.starts_with("https:");
+    if from_outside.into_iter().any(set) || is_secure && of_tls.into_iter().any(set) {
         return Ok(true);
     }
     let settings = git.run(["config", "--get-urlmatch", "http", url])?.text();
     let is_ours = |line: &str| {
         let name = line.split_whitespace().next().unwrap_or_default();
-        HTTP_SETTINGS.contains(&name)
+        HTTP_SETTINGS.contains(&name) && (is_secure || !name.starts_with("http.ssl"))
     };
     Ok(settings.lines().any(is_ours))
 }

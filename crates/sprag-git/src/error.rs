@@ -126,6 +126,11 @@ const WORDS: &[(&[&str], Trouble, &str)] = &[
         "ask for write access to the repository",
     ),
     (
+        &["hash algorithm", "mismatched algorithms"],
+        Trouble::Unsupported,
+        "the repository names its objects by another hash",
+    ),
+    (
         &["unpacker error", "unpack failed", "index-pack abnormal exit", "unpack-objects"],
         Trouble::Failed,
         "see the server's log; its disk may be full or not writable",

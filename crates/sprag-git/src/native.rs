@@ -8,7 +8,7 @@ use sprag_ledger::{Oid, RefName};
 use crate::draft::Draft;
 use crate::error::{GitError, Trouble};
 use crate::object::{Commit, Format, Kind, read_pack, write_pack};
-use crate::push::{Pushed, RefChange, decide};
+use crate::push::{Pushed, RefChange, settle};
 use crate::wire::{
     Advert, Failure, Packet, Remote, Reply, Service, line, next, put, put_delimiter, put_flush,
 };
@@ -123,27 +123,15 @@ impl Native {
         if said.iter().all(|said| matches!(said, Said::Yes)) {
             return said.into_iter().map(|_| Pushed::Done).collect();
         }
+        let said: Vec<Pushed> = said.into_iter().map(Said::unread).collect();
         let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
-        let tips: HashMap<RefName, Oid> = match self.refs(&names) {
-            Ok(tips) => tips.into_iter().collect(),
+        let Ok(found) = self.refs(&names) else {
             // A plain yes and a plain no stay what they are.
-            Err(_) => return said.into_iter().map(Said::unread).collect(),
+            return said;
         };
-        let settle = |(said, change): (Said, &RefChange)| match said {
-            Said::Yes => Pushed::Done,
-            said => decide(said.unread(), change, tips.get(&change.name)),
-        };
-        let mut pushed: Vec<Pushed> = said.into_iter().zip(changes).map(settle).collect();
-        // All or none: what is known of one change is known of what goes along with it.
-        let won = atomic && pushed.contains(&Pushed::Done);
-        for pushed in pushed.iter_mut().filter(|pushed| **pushed == Pushed::UpToDate) {
-            *pushed = if won { Pushed::Done } else { Pushed::Refused };
-        }
-        if atomic && pushed.contains(&Pushed::Refused) {
-            let failed = |pushed: &&mut Pushed| matches!(pushed, Pushed::Failed(_));
-            pushed.iter_mut().filter(failed).for_each(|pushed| *pushed = Pushed::Aborted);
-        }
-        pushed
+        let mut found: HashMap<RefName, Oid> = found.into_iter().collect();
+        let tips: Vec<_> = changes.iter().map(|change| found.remove(&change.name)).collect();
+        settle(changes, said, &tips, atomic)
     }
 }
 

@@ -84,15 +84,11 @@ impl Git {
             return Ok(said);
         }
         let names: Vec<RefName> = changes.iter().map(|change| change.name.clone()).collect();
-        let Ok(tips) = self.tips(remote, &names) else {
+        match self.tips(remote, &names) {
+            Ok(tips) => Ok(settle(changes, said, &tips, atomic)),
             // What the server refused stays refused, the rest stays unknown.
-            return Ok(said);
-        };
-        let decide = |((said, change), tip): ((Pushed, &RefChange), &Option<Oid>)| match said {
-            Pushed::Failed(_) | Pushed::Unknown(_) => decide(said, change, tip.as_ref()),
-            certain => certain,
-        };
-        Ok(said.into_iter().zip(changes).zip(&tips).map(decide).collect())
+            Err(_) => Ok(said),
+        }
     }
 
     /// Where these references of a remote point, in order.
@@ -169,29 +165,60 @@ const fn may_have_been_sent(trouble: Trouble) -> bool {
 
 fn meaning(flag: &str, summary: &str, stderr: &str) -> Pushed {
     let has = |words: &[&str]| words.iter().any(|word| summary.contains(word));
+    let error = || GitError::said("git push", &format!("{stderr}\nerror: {summary}"));
     match flag {
         "*" | " " | "+" | "-" => Pushed::Done,
         "=" => Pushed::UpToDate,
-        "!" if has(LOST) => Pushed::Refused,
-        "!" if has(ABORTED) => Pushed::Aborted,
-        // The hook's own words are on the other channel.
-        "!" if summary.contains("hook declined") => {
-            Pushed::Failed(GitError::said("git push", &format!("{stderr}\nerror: {summary}")))
-        }
-        "!" if summary.contains("remote failed to report status") => {
-            Pushed::Unknown(GitError::said("git push", &format!("{summary}\n{stderr}")))
-        }
-        "!" if summary.starts_with("[remote rejected]") => {
-            Pushed::Failed(GitError::said("git push", &format!("{stderr}\nerror: {summary}")))
-        }
-        _ => Pushed::Unknown(GitError::said("git push", &format!("error: {summary}\n{stderr}"))),
+        // Git itself saw it and sent nothing.
+        "!" if summary.starts_with("[rejected]") && has(LOST) => Pushed::Refused,
+        "!" if summary.starts_with("[rejected]") && has(ABORTED) => Pushed::Aborted,
+        // What the server refused may be the second try of a push whose first was done: whoever
+        // carries it repeats it when the connection breaks.
+        "!" if summary.starts_with("[remote rejected]") => Pushed::Failed(error()),
+        _ => Pushed::Unknown(error()),
     }
 }
 
-/// What is known after the reference was read.
-pub(crate) fn decide(said: Pushed, change: &RefChange, tip: Option<&Oid>) -> Pushed {
+/// What is known after the references were read: where they are now.
+pub(crate) fn settle(
+    changes: &[RefChange],
+    said: Vec<Pushed>,
+    tips: &[Option<Oid>],
+    atomic: bool,
+) -> Vec<Pushed> {
+    let mut won = false;
+    let mut settled: Vec<Pushed> = said
+        .into_iter()
+        .zip(changes.iter().zip(tips))
+        .map(|(said, (change, tip))| match said {
+            Pushed::Failed(_) | Pushed::Unknown(_) => {
+                let decided = decide(said, change, tip.as_ref());
+                won |= decided == Pushed::Done;
+                decided
+            }
+            certain => certain,
+        })
+        .collect();
+    if atomic && won {
+        // All or none: what is not there any more has been changed by somebody else since.
+        settled.fill(Pushed::Done);
+    }
+    if atomic && settled.iter().any(|one| matches!(one, Pushed::Refused | Pushed::UpToDate)) {
+        let failed = settled.iter_mut().filter(|one| matches!(one, Pushed::Failed(_)));
+        failed.for_each(|one| *one = Pushed::Aborted);
+    }
+    settled
+}
+
+fn decide(said: Pushed, change: &RefChange, tip: Option<&Oid>) -> Pushed {
     if tip == change.new.as_ref() && tip != change.old.as_ref() {
-        return if change.unique { Pushed::Done } else { Pushed::UpToDate };
+        // Nobody knows who deleted what is not there.
+        let ours = change.unique && change.new.is_some();
+        return match said {
+            _ if ours => Pushed::Done,
+            Pushed::Unknown(_) if change.new.is_none() => Pushed::Done,
+            _ => Pushed::UpToDate,
+        };
     }
     // It can never happen any more: no reference comes back to what it was.
     if tip != change.old.as_ref() { Pushed::Refused } else { said }
@@ -227,7 +254,8 @@ mod tests {
         assert_eq!(of("!", "[rejected] (stale info)"), Pushed::Refused);
         assert_eq!(of("!", "[rejected] (fetch first)"), Pushed::Refused);
         assert_eq!(of("!", "[rejected] (atomic push failed)"), Pushed::Aborted);
-        assert_eq!(of("!", "[remote rejected] (atomic transaction failed)"), Pushed::Aborted);
+        let of_server = of("!", "[remote rejected] (reference already exists)");
+        assert!(matches!(of_server, Pushed::Failed(_)), "{of_server:?} is not read back");
         let Pushed::Failed(error) = of("!", "[remote rejected] (pre-receive hook declined)") else {
             panic!("a hook's refusal is final");
         };
@@ -254,6 +282,17 @@ mod tests {
         assert_eq!(decide(unknown(), &swap, Some(&oid('a'))), unknown());
         let same = RefChange { unique: false, ..swap };
         assert_eq!(decide(unknown(), &same, Some(&oid('b'))), Pushed::UpToDate);
+    }
+
+    #[test]
+    fn all_or_none_were_done() {
+        let failed = || Pushed::Failed(GitError::new(Trouble::Failed, "x"));
+        let changes = [change(None, Some('a')), change(None, Some('b'))];
+        let settled =
+            |tips: [Option<Oid>; 2]| settle(&changes, vec![failed(), failed()], &tips, true);
+        assert_eq!(settled([Some(oid('a')), Some(oid('c'))]), [Pushed::Done, Pushed::Done]);
+        assert_eq!(settled([None, Some(oid('c'))]), [Pushed::Aborted, Pushed::Refused]);
+        assert_eq!(settled([None, None]), [failed(), failed()]);
     }
 
     #[test]

@@ -68,6 +68,12 @@ pub trait Harness: Sized + Send + Sync + 'static {
         Duration::from_millis(400)
     }
 
+    /// How often something is done that is done `many` times elsewhere: less often where each
+    /// request takes long.
+    fn times(&self, many: usize) -> usize {
+        many
+    }
+
     /// Whether the store notices the death of a process by itself, long before the TTL ends.
     fn sees_death(&self) -> bool {
         true

@@ -41,7 +41,11 @@ impl Harness for Git {
     }
 
     fn ttl(&self) -> Duration {
-        Duration::from_secs(2)
+        Duration::from_millis(1200)
+    }
+
+    fn times(&self, many: usize) -> usize {
+        many / 20
     }
 
     fn sees_death(&self) -> bool {

@@ -173,7 +173,7 @@ pub async fn a_note_is_in_nobodys_way(harness: &impl Harness) {
     faults.always(Op::Note, Fault::Hang);
     let other = holder.lock("other").ttl(LONG).acquire().await.unwrap();
     let guard = client.lock("report").ttl(harness.ttl()).acquire().await.unwrap();
-    for _ in 0..300 {
+    for _ in 0..harness.times(300) {
         let refused = client.lock("other").no_wait().acquire();
         let (refused, took) = timed(refused).await;
         assert!(refused.unwrap_err().is_held() && took < LONG / 4, "it took {took:?}");

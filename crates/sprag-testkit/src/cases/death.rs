@@ -63,19 +63,20 @@ pub async fn dead_waiters_are_skipped(harness: &impl Harness) {
     let held = request("report");
     holder.try_acquire(&held).await.unwrap();
     let mut living = Vec::new();
-    for number in 0..101_usize {
-        if number == 50 {
+    let dead = harness.times(100);
+    for number in 0..=dead {
+        if number == dead / 2 {
             living.push(spawn_acquire(client.lock("report").ttl(LONG)));
         } else {
-            let mut dead = request("report");
-            (dead.queue, dead.ttl) = (true, ttl);
-            let answer = session.try_acquire(&dead).await.unwrap();
+            let mut dying = request("report");
+            (dying.queue, dying.ttl) = (true, ttl);
+            let answer = session.try_acquire(&dying).await.unwrap();
             assert!(matches!(answer, Attempt::Queued(_)), "{answer:?}");
         }
         until_waiters(&holder, "report", number + 1).await;
     }
     living.push(spawn_acquire(client.lock("report").ttl(LONG)));
-    until_waiters(&holder, "report", 102).await;
+    until_waiters(&holder, "report", dead + 2).await;
     session.kill();
     holder.release(&held.name, held.lease).await.unwrap();
     for waiter in living {

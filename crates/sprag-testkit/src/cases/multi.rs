@@ -13,11 +13,12 @@ use crate::support::{LONG, eventually, is_unused, look, until_unused, within};
 /// FAULTS 25: two processes that take {a, b} and {b, a} many times never wait for each other for
 /// ever, and neither is ever told that it is a deadlock.
 pub async fn opposite_orders_never_deadlock(harness: &impl Harness) {
+    let times = harness.times(100);
     let tasks = [["a", "b"], ["b", "a"]].map(|names| {
         let client = harness.client();
         async move {
             let client = client.await;
-            for _ in 0..100 {
+            for _ in 0..times {
                 let both = client.acquire_many(names, |lock| lock.ttl(LONG)).await.unwrap();
                 both.ensure_valid().unwrap();
                 both.release().await.unwrap();

@@ -11,7 +11,8 @@ use crate::support::{LONG, look, request};
 /// FAULTS 21: two thousand names exclude only themselves.
 pub async fn thousands_of_names_do_not_collide(harness: &impl Harness) {
     let (store, other) = (harness.store().await, harness.store().await);
-    let names = (0..500_u32).flat_map(|number| {
+    let count = u32::try_from(harness.times(500)).unwrap();
+    let names = (0..count).flat_map(|number| {
         // Different lengths, common prefixes, and numbers that differ in one place only.
         let hex = format!("{:08x}", number.wrapping_mul(0x9e37_79b1));
         [format!("job-{number}"), format!("job/{number}"), format!("{number}"), hex]
