@@ -72,9 +72,14 @@ async fn everywhere(transport: Transport) {
 }
 
 /// Clients and rounds of a race; `SPRAG_TORTURE=full` is for the long form.
-fn size() -> (usize, usize) {
+fn size(transport: Transport) -> (usize, usize) {
     let full = std::env::var("SPRAG_TORTURE").is_ok_and(|value| value == "full");
-    if full { (50, 20) } else { (8, 2) }
+    match transport {
+        _ if full => (50, 20),
+        // Each of its connections costs a key exchange.
+        Transport::Ssh => (4, 1),
+        _ => (8, 2),
+    }
 }
 
 /// F16: all want the same new name at the same moment. Exactly one has it, in each round.
@@ -84,7 +89,7 @@ async fn has_one_winner(transport: Transport, format: RefFormat) {
     }
     let Some(repository) = Repository::new(format) else { return };
     let server = GitServer::serve(repository, transport).await;
-    let (clients, rounds) = size();
+    let (clients, rounds) = size(transport);
     let ledgers: Vec<_> = (0..clients).map(|_| ledger(&server)).collect();
     for round in 0..rounds {
         let name = format!("round{round}");
@@ -115,7 +120,7 @@ async fn naive_recipe_has_many(transport: Transport) {
         return;
     }
     let server = GitServer::start(transport).await;
-    let (clients, _) = size();
+    let (clients, _) = size(transport);
     let main = done(&ledger(&server).swap(&[write("main", None)]).unwrap()[0]);
     let clones: Vec<_> = (0..clients).map(|_| tempfile::tempdir().unwrap()).collect();
     let git = |clone: &tempfile::TempDir, args: &[&str]| {
