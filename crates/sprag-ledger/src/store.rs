@@ -167,6 +167,23 @@ impl LedgerStore {
         }
     }
 
+    /// Breaks the holders that carry exactly this fence, together with other changes: all of it, or
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the ledger cannot be reached, or what became of it is not known.
+    pub async fn evict_with(&self, eviction: &Eviction, along: Vec<Change>) -> Result<Concluded> {
+        let answer = self.ask(&eviction.name, Wish::Evict(eviction.clone()), along).await?;
+        if !answer.in_the_way.is_empty() {
+            return Ok(Concluded::InTheWay(answer.in_the_way));
+        }
+        Ok(match answer.outcome.into_evicted() {
+            Evicted::Broken(_) => Concluded::Done,
+            Evicted::NotHeld => Concluded::Lost(sprag_core::Loss::Released),
+        })
+    }
+
     fn loss(&self, name: &LockName, lease: LeaseId) -> sprag_core::Loss {
         let shelf = self.inner.library.shelf();
         shelf.get(name).map_or(sprag_core::Loss::StateLost, |copy| copy.record.loss_of(lease))

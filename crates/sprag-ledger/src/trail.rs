@@ -45,7 +45,8 @@ pub(crate) fn read(library: &Library, query: &AuditQuery) -> Result<Vec<AuditEnt
 /// numbers of another lock.
 fn of_one(library: &Library, name: &LockName, limit: usize) -> Result<Vec<AuditEntry>> {
     let history = library.ledger.history(&RefName::lock(name), limit)?;
-    let own = name.as_str().bytes().fold(7_u64, |hash, byte| hash * 31 + u64::from(byte));
+    let own =
+        name.as_str().bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte));
     let own = own % (PER_MILLI / PLACES) * PLACES;
     let (mut entries, mut last_ms, mut place) = (Vec::new(), 0, 0);
     for (_, entry) in history.iter().rev() {
