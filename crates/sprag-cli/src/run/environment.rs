@@ -6,9 +6,9 @@ use std::path::Path;
 use sprag::entropy::OsEntropy;
 use sprag::{LockName, PartyId};
 
+use super::holding::Holding;
 use super::plan::Plan;
 use super::socket;
-use super::taken::Taken;
 use crate::config::environment as variable;
 use crate::output::time;
 
@@ -33,7 +33,7 @@ pub(crate) fn without() -> Vec<String> {
 /// The variables of UX: what is held, with which fence, by whom, where.
 pub(crate) fn variables(
     plan: &Plan,
-    taken: &Taken,
+    taken: &dyn Holding,
     holder: &str,
     socket: Option<&Path>,
 ) -> Vec<(String, OsString)> {

@@ -104,6 +104,9 @@ fn prepare(command: &mut Command, order: &Order) {
         command.env_remove(name);
     }
     command.envs(order.environment.iter().map(|(name, value)| (name, value)));
+    if !order.directory.is_empty() {
+        command.current_dir(&order.directory);
+    }
 }
 
 fn spawn(command: &mut Command) -> io::Result<Pid> {

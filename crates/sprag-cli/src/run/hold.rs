@@ -12,10 +12,10 @@ use sprag::{Fence, LockName, Loss};
 
 use super::alarm::Alarm;
 use super::bell::Bell;
+use super::holding::Holding;
 use super::plan::Plan;
 use super::signals::{Received, Signals};
 use super::socket::Desk;
-use super::taken::Taken;
 use super::wait::{sleep, stop_here};
 use super::ward::Ward;
 use super::wire::Message;
@@ -42,7 +42,7 @@ pub(crate) struct Hold<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) output: &'a Output,
     pub(crate) signals: &'a Signals,
-    pub(crate) taken: &'a Taken,
+    pub(crate) taken: &'a dyn Holding,
     pub(crate) ward: &'a mut Ward,
     pub(crate) desk: Option<&'a Desk>,
     /// Whether the command is in our process group, because there is a terminal.

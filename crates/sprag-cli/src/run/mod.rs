@@ -13,18 +13,21 @@ mod bell;
 pub(crate) mod environment;
 pub(crate) mod guardian;
 mod hold;
+mod holding;
 mod notify;
-mod plan;
+pub(crate) mod plan;
 mod progress;
 mod report;
 mod signals;
 pub(crate) mod socket;
 mod taken;
 mod tree;
+pub(crate) mod under;
 mod wait;
 mod ward;
 mod wire;
 
+use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
@@ -37,6 +40,7 @@ use sprag::clock::{BootClock, Clock};
 
 use self::bell::Bell;
 use self::hold::{End, Hold};
+use self::holding::Holding;
 use self::notify::Notify;
 use self::plan::Plan;
 use self::progress::{Progress, say};
@@ -232,6 +236,7 @@ impl<'a> Session<'a> {
             group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
             on_lost: plan.on_lost.clone(),
             socket: socket.map(Into::into).unwrap_or_default(),
+            directory: OsString::new(),
             command: plan.command.clone(),
             environment: environment::variables(plan, &taken, holder, socket),
             without: environment::without(),

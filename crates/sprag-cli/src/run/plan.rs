@@ -89,6 +89,38 @@ impl Plan {
         })
     }
 
+    /// A plan for a command under a lock that is taken elsewhere.
+    pub(crate) fn under(
+        name: LockName,
+        command: Vec<OsString>,
+        store: String,
+        ttl: Duration,
+        context: &Context,
+    ) -> Self {
+        let around = Around::here(&store);
+        Self {
+            store,
+            party: around.inner_party(),
+            around,
+            names: vec![name],
+            reason: reason(&command),
+            command,
+            mode: Mode::Exclusive,
+            wait: Wait::No,
+            skip_if_held: false,
+            ttl,
+            kill_after: context.settings.kill_after.value.min(ttl / 6),
+            on_lost: OnLost::Term,
+            priority: 0,
+            strategy: Strategy::default(),
+            once_per: None,
+            if_held_exit: Exit::HELD,
+            reentrant: false,
+            sd_notify: false,
+            status_fd: None,
+        }
+    }
+
     /// How long a store that is there but too busy is asked again. Longer than that nobody is busy:
     /// somebody is stopped in the middle of a write.
     pub(crate) fn store_patience(&self) -> Duration {

@@ -1,17 +1,16 @@
 //! [`Taken`]: everything that is held while the command runs.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sprag::clock::Moment;
 use sprag::{
-    Client, Error, Fence, LockGuard, LockGuards, LockName, LockRequest, LockView, Loss, Mode,
-    Released, Result, Wait,
+    Client, Error, LockGuard, LockGuards, LockName, LockRequest, LockView, Loss, Mode, Released,
+    Result, Wait,
 };
 
+use super::holding::Holding;
 use super::plan::Plan;
-use super::socket::Held;
 use crate::output::time;
 use crate::{done, slot};
 
@@ -27,9 +26,6 @@ pub(crate) struct Taken {
     /// The mark that this period's work is being done, and the end of the period.
     mark: Option<(LockGuard, u64)>,
 }
-
-/// Which lock was lost, with which fence, and why; some day.
-pub(crate) type Losing<'a> = Pin<Box<dyn Future<Output = (LockName, Fence, Loss)> + 'a>>;
 
 /// What came of taking.
 #[derive(Debug)]
@@ -138,46 +134,23 @@ async fn take_slot(plan: &Plan, client: &Client, of: u32) -> Result<(u32, LockGu
     }
 }
 
-impl Taken {
-    /// The locks that were named, in their order.
-    pub(crate) fn guards(&self) -> &[LockGuard] {
+impl Holding for Taken {
+    fn guards(&self) -> &[LockGuard] {
         self.guards.guards()
     }
 
-    /// The number of the slot, where there are slots.
-    pub(crate) fn slot(&self) -> Option<u32> {
+    fn slot(&self) -> Option<u32> {
         self.slot.as_ref().map(|(index, _)| *index)
     }
 
-    fn all(&self) -> impl Iterator<Item = &LockGuard> {
+    fn all(&self) -> Vec<&LockGuard> {
         let slot = self.slot.iter().map(|(_, guard)| guard);
-        self.guards().iter().chain(slot).chain(self.mark.iter().map(|(guard, _)| guard))
+        let beside = slot.chain(self.mark.iter().map(|(guard, _)| guard));
+        self.guards().iter().chain(beside).collect()
     }
+}
 
-    /// Until when all of it is surely held without another renewal.
-    pub(crate) fn valid_until(&self) -> Moment {
-        self.all().map(LockGuard::valid_until).min().unwrap_or(Moment::START)
-    }
-
-    /// Resolve when one of them is lost; with which, and why.
-    pub(crate) fn losses(&self) -> Vec<Losing<'_>> {
-        let loss = |guard| -> Losing<'_> {
-            let guard: &LockGuard = guard;
-            Box::pin(async { (guard.name().clone(), guard.fence(), guard.lost().await) })
-        };
-        self.all().map(loss).collect()
-    }
-
-    /// What the command is told about its locks.
-    pub(crate) fn held(&self) -> Vec<Held> {
-        let held = |guard: &LockGuard| Held {
-            lock: guard.name().to_string(),
-            token: guard.fence().get(),
-            safe_for: guard.is_valid().then(|| guard.time_remaining()),
-        };
-        self.guards().iter().map(held).collect()
-    }
-
+impl Taken {
     /// Gives everything back; tells what turned out to be lost before. After a success the mark
     /// stays until the end of its period.
     pub(crate) async fn release(self, success: bool) -> Result<Option<(LockName, Loss)>> {

@@ -39,6 +39,8 @@ pub(crate) struct Order {
     pub(crate) on_lost: OnLost,
     /// The socket to be removed if `sprag run` cannot do it any more; empty for none.
     pub(crate) socket: OsString,
+    /// Where it runs; empty for here.
+    pub(crate) directory: OsString,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
     /// What is added to the environment.
@@ -256,6 +258,7 @@ impl Order {
         put(word.as_bytes());
         put(hook.as_bytes());
         put(self.socket.as_bytes());
+        put(self.directory.as_bytes());
         put(self.command.len().to_string().as_bytes());
         self.command.iter().for_each(|part| put(part.as_bytes()));
         put(self.without.len().to_string().as_bytes());
@@ -285,7 +288,7 @@ impl Order {
             "hook" => OnLost::Hook(hook),
             _ => return None,
         };
-        let socket = take()?;
+        let (socket, directory) = (take()?, take()?);
         let count = number(take()?)?;
         let command = (0..count).map(|_| take()).collect::<Option<_>>()?;
         let count = number(take()?)?;
@@ -301,6 +304,7 @@ impl Order {
             group,
             on_lost,
             socket,
+            directory,
             command,
             environment,
             without,
@@ -320,6 +324,7 @@ mod tests {
             group: 7,
             on_lost: OnLost::Hook("echo lost".into()),
             socket: "/run/x.sock".into(),
+            directory: "/x y".into(),
             command: vec!["sh".into(), "".into(), OsString::from_vec(vec![0xff, 0xfe])],
             environment: vec![("A".into(), "1=2".into()), ("B".into(), "".into())],
             without: vec!["C".into()],

@@ -1,0 +1,127 @@
+//! [`Under`]: a command under a lock that somebody else takes and releases.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use rustix::process::getpgrp;
+use sprag::LockGuard;
+use sprag::clock::{BootClock, Clock};
+
+use super::hold::{End, Hold};
+use super::holding::Holding;
+use super::plan::Plan;
+use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
+use super::socket::Desk;
+use super::ward::Ward;
+use super::wire::Order;
+use super::{bug, environment, exit_of, not_started};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// A command that is to be run under a lock.
+pub(crate) struct Under<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) guard: &'a LockGuard,
+    pub(crate) holder: &'a str,
+    /// Where it runs.
+    pub(crate) directory: &'a Path,
+    /// What it learns beside what is about the lock.
+    pub(crate) variables: Vec<(String, OsString)>,
+    /// Open for as long as anything of the command may run.
+    pub(crate) lifeline: Option<OwnedFd>,
+}
+
+/// How it ended.
+pub(crate) enum Ran {
+    /// By itself, with this status.
+    Ended(Exit),
+    /// The lock was lost, and it was stopped.
+    Lost,
+    /// It was not started, because a signal came before.
+    Interrupted(Exit),
+}
+
+/// The signals of this process, for all that it will run. Called before there are threads.
+pub(crate) struct Reins(Signals);
+
+impl Reins {
+    pub(crate) fn take() -> Result<Self, Failure> {
+        Signals::block(&FORWARDED).map(Self).map_err(bug)
+    }
+
+    /// Starts a process that has its own.
+    pub(crate) fn free(&self, command: &mut Command) -> std::io::Result<Child> {
+        with_no_signal_blocked(|| command.spawn())?
+    }
+
+    /// A signal that came while nothing ran, and ends this process.
+    pub(crate) fn pulled(&self) -> Option<Exit> {
+        while let Some(signal) = self.0.next() {
+            if signal.ends() && !signal.is_ignored() {
+                return Some(Exit::signal(signal.number));
+            }
+        }
+        None
+    }
+}
+
+impl Under<'_> {
+    /// Runs the command until it and all that it started are gone.
+    pub(crate) fn run(self, reins: &Reins, context: &Context) -> Result<Ran, Failure> {
+        let (plan, taken) = (self.plan, &self.guard as &dyn Holding);
+        let mut ward = Ward::start(self.guard.name().as_str()).map_err(bug)?;
+        let told = taken.valid_until();
+        let desk = Desk::open().ok();
+        let socket = desk.as_ref().map(Desk::path);
+        let shared_group = std::fs::File::open("/dev/tty").is_ok();
+        let mut environment = environment::variables(plan, taken, self.holder, socket);
+        environment.extend(self.variables);
+        let order = Order {
+            valid_until: told,
+            kill_after: plan.kill_after,
+            margin: plan.margin(),
+            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
+            on_lost: plan.on_lost.clone(),
+            socket: socket.map(Into::into).unwrap_or_default(),
+            directory: self.directory.into(),
+            command: plan.command.clone(),
+            environment,
+            without: environment::without(),
+        };
+        // The last moment at which nothing has been started.
+        if let Some(exit) = reins.pulled() {
+            ward.end();
+            return Ok(Ran::Interrupted(exit));
+        }
+        ward.command(order, self.lifeline).map_err(bug)?;
+        let mut hold = Hold {
+            plan,
+            output: &context.output,
+            signals: &reins.0,
+            taken,
+            ward: &mut ward,
+            desk: desk.as_ref(),
+            shared_group,
+            since: BootClock.now(),
+            told,
+            process: 0,
+            lost: false,
+        };
+        let end = hold.stay().unwrap_or(End::Orphaned);
+        let lost = hold.lost;
+        if end == End::Orphaned {
+            ward.end_all();
+        } else {
+            ward.end();
+        }
+        match end {
+            _ if lost => Ok(Ran::Lost),
+            End::NotStarted(errno) => Err(not_started(plan, errno)),
+            End::Orphaned => Ok(Ran::Lost),
+            End::Status(status) => exit_of(status).map(|(_, exit)| Ran::Ended(exit)),
+        }
+    }
+}
