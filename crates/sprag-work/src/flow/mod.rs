@@ -233,7 +233,9 @@ impl Flow {
         from: &Place,
         category: Option<&str>,
     ) -> Result<Place> {
-        let category = category.map(str::to_owned).or_else(|| from.category.clone());
+        // Who has a category keeps it, and who has none gets it where the flow says so.
+        let given = category.filter(|_| sorts).map(str::to_owned);
+        let category = given.or_else(|| from.category.clone());
         if let Some(name) = &category {
             self.check_category(name)?;
         } else if sorts {

@@ -1,0 +1,90 @@
+//! [`Task`]: what a worker is given, and [`Outcome`]: what it gives back.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use sprag_core::Fence;
+
+use crate::flow::Place;
+use crate::item::Item;
+use crate::name::ItemName;
+
+/// An item that was claimed, and where to work on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The item.
+    pub item: Item,
+    /// The branch that shows the claim.
+    pub branch: String,
+    /// The fence of the claim: a later one is always larger.
+    pub fence: Fence,
+    /// Where to work: the claim's own worktree, or the repository.
+    pub directory: PathBuf,
+    /// Whether that is a worktree of its own.
+    pub has_worktree: bool,
+    /// The item's folder, from the root of the repository.
+    pub folder: String,
+}
+
+impl Task {
+    /// What a command learns about its item from its environment.
+    pub fn variables(&self) -> Vec<(String, OsString)> {
+        let place = &self.item.place;
+        let mut set: Vec<(String, OsString)> = vec![
+            ("SPRAG_ITEM".into(), self.item.name.as_str().into()),
+            ("SPRAG_ITEM_PATH".into(), self.directory.join(&self.folder).into()),
+            ("SPRAG_ITEM_STATE".into(), place.state.as_str().into()),
+            ("SPRAG_ITEM_CATEGORY".into(), place.category.clone().unwrap_or_default().into()),
+            ("SPRAG_ITEM_PRIORITY".into(), self.item.priority.to_string().into()),
+            ("SPRAG_BRANCH".into(), self.branch.as_str().into()),
+        ];
+        if self.has_worktree {
+            set.push(("SPRAG_WORKTREE".into(), self.directory.clone().into()));
+        }
+        set
+    }
+}
+
+/// What came of working on an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes on to the next state.
+    Done {
+        /// Its category, where it gets one.
+        category: Option<String>,
+    },
+    /// It waits for an answer.
+    Pending {
+        /// The question.
+        question: String,
+    },
+    /// It comes back to where it was before.
+    Resumed {
+        /// Its category, where it gets one.
+        category: Option<String>,
+    },
+    /// It stays where it is, for somebody else.
+    Released,
+    /// As released; what was done is kept on a branch.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What became of an item and of the work on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The item, by the name that it has now.
+    pub item: ItemName,
+    /// Where it was.
+    pub from: Place,
+    /// Where it is; the same if it stayed.
+    pub to: Place,
+    /// How many commits came with it.
+    pub commits: usize,
+    /// The branch on which work was left that did not come to main.
+    pub left_on: Option<String>,
+    /// The main branch with the work in it; `None` if nothing was merged.
+    pub merged: Option<sprag_ledger::Oid>,
+}

@@ -1,0 +1,9 @@
+//! Work items on real repositories.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod flow;
+mod races;
+mod recover;
+mod support;

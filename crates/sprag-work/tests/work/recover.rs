@@ -1,0 +1,82 @@
+//! What the dead leave behind.
+
+use std::time::Duration;
+
+use sprag_core::clock::{BootClock, Clock};
+use sprag_work::{Claim, ErrorKind, Fate, GitSource, How, Outcome, Recover, Source, Wanted};
+
+use crate::support::*;
+
+fn ready(source: &GitSource) -> usize {
+    source.ready(&Wanted::default()).unwrap().items.len()
+}
+
+#[test]
+fn who_was_counted_as_dead_finds_out_before_it_can_push_over_its_successor() {
+    let world = World::new();
+    let (a, b) = (world.clone_named("a"), world.clone_named("b"));
+    place_item(&a, "bugs/readyfordevelopment/x-00000001");
+    let source = world.source(&a, "agent-1");
+    let claim = source.claim_named("x", &in_worktree()).unwrap();
+    std::fs::write(claim.task().directory.join("slow.rs"), "fn slow() {}\n").unwrap();
+    let other = world.source(&b, "agent-2");
+    assert_eq!(other.recover(&Recover::default()).unwrap(), []);
+    let all = Recover { assume_dead: true, ..Recover::default() };
+    assert_eq!(other.recover(&all).unwrap_err().kind(), ErrorKind::Input);
+    let one = Recover { assume_dead: true, items: vec!["x".into()], dry_run: false };
+    let freed = other.recover(&one).unwrap();
+    assert_eq!((freed[0].fate.clone(), freed[0].worker.as_str()), (Fate::Freed, "agent-1"));
+    assert_eq!(world.refs().iter().filter(|name| name.starts_with("refs/heads/")).count(), 1);
+    let again = other.claim_named("x", &How::default()).unwrap();
+    assert!(again.task().fence > claim.task().fence);
+
+    // The slow one comes back.
+    let error = Box::new(claim).finish(done()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert!(error.to_string().contains("unfinished/indevelopment-x-00000001."), "{error}");
+    assert_eq!(world.items(), ["bugs/readyfordevelopment/x-00000001"]);
+    let left = world.refs().into_iter().find(|name| name.contains("unfinished/")).unwrap();
+    assert_eq!(git(&world.remote(), &["show", &format!("{left}:slow.rs")]), "fn slow() {}");
+    // And the one that has it now is not disturbed.
+    Box::new(again).finish(Outcome::Done { category: None }).unwrap();
+    assert_eq!(world.items(), ["bugs/readyfortesting/x-00000001"]);
+}
+
+#[test]
+fn a_claim_without_a_process_ends_with_its_time() {
+    let world = World::new();
+    let clone = world.clone_named("a");
+    place_item(&clone, "bugs/readyfortesting/x-00000001");
+    {
+        let source = world.source(&clone, "agent-1");
+        let claim = Box::new(source.claim_named("x", &How::default()).unwrap());
+        claim.keep(Duration::from_secs(2)).unwrap();
+    }
+    let other = world.clone_named("b");
+    let source = world.source(&other, "agent-2");
+    assert_eq!(ready(&source), 0);
+    let limit = BootClock.now().plus(Duration::from_secs(60));
+    while ready(&source) == 0 {
+        source.recover(&Recover::default()).unwrap();
+        assert!(BootClock.now() < limit, "it is never freed");
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    assert_eq!(world.refs().iter().filter(|name| name.starts_with("refs/heads/")).count(), 1);
+}
+
+#[test]
+fn recover_leaves_the_living_and_those_who_claimed_by_hand_alone() {
+    let world = World::new();
+    let clone = world.clone_named("a");
+    for item in ["x-00000001", "y-00000002"] {
+        place_item(&clone, &format!("bugs/readyfordevelopment/{item}"));
+    }
+    let source = world.source(&clone, "agent-1");
+    let claim = source.claim_named("x", &in_worktree()).unwrap();
+    git(&clone, &["push", "-q", "origin", "HEAD:refs/heads/indevelopment-y-00000002"]);
+    let other = world.source(&clone, "agent-2");
+    assert_eq!(other.recover(&Recover::default()).unwrap(), []);
+    assert!(claim.task().directory.exists());
+    Box::new(claim).finish(done()).unwrap();
+    assert!(world.refs().contains(&"refs/heads/indevelopment-y-00000002".to_owned()));
+}
