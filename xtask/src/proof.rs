@@ -62,20 +62,30 @@ pub(crate) fn simulate(shell: &Shell, arguments: &[String]) -> Outcome {
     shell::run(shell.cargo(&fixed).args(arguments))
 }
 
+/// Tests in their full size.
+///
+/// Not by nextest: it would end after minutes what takes an hour. One at a time, as they fight for
+/// the cores enough by themselves.
+fn full(shell: &Shell, tests: &[&[&str]]) -> Outcome {
+    tests.iter().try_for_each(|tests| {
+        let mut command = shell.cargo(&["test", "--release"]);
+        command.args(*tests).args(["--nocapture", "--test-threads=1"]);
+        shell::run(command.env("SPRAG_TORTURE", "full"))
+    })
+}
+
 /// Real processes under faults; its own flags are passed on. With `--full`, the tests that do a
-/// thing a few times in the everyday run do it thousands of times.
+/// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet.
 pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     install::ensure(shell, [Need::CCompiler])?;
+    let fleet = ["-p", "sprag-cli", "--test", "work", "--", "agents", "crashes"];
+    if arguments == ["work"] {
+        return full(shell, &[&fleet]);
+    }
     if arguments == ["--full"] {
-        // Not nextest: it would end after minutes what takes an hour. One at a time, as they fight
-        // for the cores enough by themselves.
         let process = ["-p", "sprag-testkit", "--test", "process", "--"];
         let races = ["-p", "sprag-cli", "--test", "run", "--", "races"];
-        return [process.as_slice(), &races].into_iter().try_for_each(|tests| {
-            let mut command = shell.cargo(&["test", "--release"]);
-            command.args(tests).args(["--nocapture", "--test-threads=1"]);
-            shell::run(command.env("SPRAG_TORTURE", "full"))
-        });
+        return full(shell, &[&process, &races, &fleet]);
     }
     let fixed = ["run", "--release", "-p", "sprag-testkit", "--bin", "sprag-torture", "--"];
     shell::run(shell.cargo(&fixed).args(arguments))

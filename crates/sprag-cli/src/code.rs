@@ -158,6 +158,30 @@ before this was said.";
 The command that should run under the lock is there but cannot be executed:
 permissions, a directory, or a broken format. The lock was released before this
 was said.";
+    /// Not in a repository that work can be done in.
+    Repository, "SP090", "repository", CONFIG, "\
+Work items live on the main branch of a git remote, and this is no clone of one
+that can be used: there is no repository here, it has no remote, the remote has
+no commit, or git is missing or too old. Nothing was changed.";
+    /// There is no such item, or none that can be claimed.
+    NoItem, "SP091", "no_item", HELD, "\
+There is no item of that name, or none that could be claimed now: all are done,
+pending or claimed by others. `sprag work board` shows them all, and who has
+what; `sprag work recover` frees those of dead workers.";
+    /// The item is not claimed here.
+    NotClaimed, "SP092", "not_claimed", DENIED, "\
+What you want to finish or release was not claimed from this clone, or a command
+works on it right now. Claims are known to the clone in which they were made.
+Nothing was changed.";
+    /// The work does not fit.
+    Conflict, "SP093", "conflict", NO, "\
+What was done conflicts with what others brought to main meanwhile, or somebody
+moved the item by hand. Nothing came to main, and nothing is lost: the message
+says where the work is. Bring the two together there and try again.";
+    /// The machine refuses.
+    System, "SP094", "system", UNAVAILABLE, "\
+The operating system refuses what sprag needs: a full disk, permissions, or no
+process to be had. What was done so far is kept, and the message says where.";
     /// A bug.
     Bug, "SP070", "bug", BUG, "\
 An error inside sprag. Please report it with the message and what you did.";

@@ -20,6 +20,7 @@ mod show;
 mod stores;
 pub(crate) mod value;
 mod why;
+pub(crate) mod work;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub(crate) use self::run::{IfHeld, OnLost, Run};
 pub(crate) use self::show::Show;
 pub(crate) use self::stores::Stores;
 pub(crate) use self::why::Why;
+pub(crate) use self::work::Work;
 
 use crate::code::Code;
 use crate::config::environment;
@@ -111,6 +113,7 @@ pub(crate) enum Command {
     Why(Why),
     Break(Break),
     Log(Log),
+    Work(Work),
     Stores(Stores),
     Doctor(Doctor),
     Demo(Demo),

@@ -19,6 +19,7 @@ mod stores;
 mod suggest;
 mod watch;
 mod why;
+mod work;
 
 use std::io::IsTerminal;
 
@@ -63,6 +64,7 @@ fn act(command: Command, context: &Context) -> Outcome {
         Command::Why(args) => why::why(&args, context),
         Command::Break(args) => breaking::break_lock(&args, context),
         Command::Log(args) => log::show(&args, context),
+        Command::Work(args) => work::work(&args, context),
         Command::Stores(args) => stores::show(&args, context),
         Command::Doctor(args) => doctor::examine(&args, context),
         Command::Demo(_) => demo::demo(context),

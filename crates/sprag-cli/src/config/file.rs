@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sprag_work::Rules;
 use toml::Spanned;
 
 use super::origin::{Origin, Setting};
@@ -54,6 +55,7 @@ pub(super) struct File {
     pub(super) kill_after: Option<Entry>,
     pub(super) color: Option<Entry>,
     pub(super) stores: BTreeMap<String, Entry>,
+    pub(super) work: Option<Rules>,
 }
 
 /// One value and its place.
@@ -89,6 +91,7 @@ struct Raw {
     color: Option<Spanned<Text>>,
     #[serde(default)]
     stores: BTreeMap<String, RawStore>,
+    work: Option<Rules>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +149,7 @@ impl File {
             ttl: raw.ttl.map(entry),
             kill_after: raw.kill_after.map(entry),
             color: raw.color.map(entry),
+            work: raw.work,
             stores: raw.stores.into_iter().map(|(name, raw)| (name, entry(raw.url))).collect(),
         })
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sprag::Wait;
+use sprag_work::Rules;
 
 pub(crate) use self::origin::{Origin, Setting};
 
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) color: Setting<Colour>,
     /// The stores that have a name.
     pub(crate) stores: BTreeMap<String, Setting<String>>,
+    /// How work items flow.
+    pub(crate) work: Rules,
 }
 
 /// One setting, for people; without secrets.
@@ -107,6 +110,7 @@ impl Settings {
             ttl: ttl.unwrap_or_else(|| Setting::standard(DEFAULT_TTL)),
             kill_after: kill.unwrap_or_else(|| Setting::standard(DEFAULT_KILL_AFTER)),
             color: color.unwrap_or_else(|| Setting::standard(Colour::Auto)),
+            work: files.iter().find_map(|file| file.work.clone()).unwrap_or_default(),
             stores,
         })
     }

@@ -7,7 +7,7 @@ use regex_lite::Regex;
 
 use super::support::{Home, commands};
 
-const PAGES: [&str; 2] = ["docs/cli.md", "README.md"];
+const PAGES: [&str; 3] = ["docs/work.md", "docs/cli.md", "README.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -62,6 +62,7 @@ fn mask(text: &str, home: &Home) -> String {
         (r"\d+ of 8000   \([^)]*\)", "SOME"),
         (r"sprag-demo-\d+-\d+", "DEMO"),
         (r"\b\d{16}\b", "TOKEN"),
+        (r"-[0-9a-f]{8}\b", "-STAMP"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d( UTC|Z)", "TIME"),
         (r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\dZ", "TIME"),
         (r"(\d{4}-\d\d-\d\d )?\d\d:\d\d(-(\d{4}-\d\d-\d\d )?\d\d:\d\d)?", "WHEN"),

@@ -1,0 +1,111 @@
+//! A fleet: agents in clones of their own and in a shared one, some of which are killed.
+
+use std::process::Child;
+use std::time::Duration;
+
+use sprag::clock::{BootClock, Clock};
+
+use crate::support::Shop;
+
+struct Size {
+    agents: usize,
+    clones: usize,
+    items: usize,
+    kills: usize,
+}
+
+const SMALL: Size = Size { agents: 5, clones: 2, items: 6, kills: 2 };
+const FULL: Size = Size { agents: 40, clones: 20, items: 300, kills: 10 };
+
+#[test]
+fn a_fleet_brings_every_item_to_production_once_whoever_dies() {
+    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|size| size == "full");
+    let size = if full { FULL } else { SMALL };
+    let shop = Shop::new();
+    shop.rules("[work]\ncategory = \"bugs\"\nrun_ttl = \"20s\"\n");
+    for number in 0..size.items {
+        shop.place(&format!("new/item{number}"));
+    }
+    // Half of them share one clone.
+    let mut clones = vec!["a".to_owned(); size.agents - size.clones];
+    for number in 0..size.clones {
+        let name = format!("c{number}");
+        shop.clone_named(&name);
+        clones.push(name);
+    }
+    let script = "echo $SPRAG_ITEM_STATE >> $SPRAG_ITEM_PATH/log; git add -A; git commit -qm step";
+    let agent = |clone: &str| -> Child {
+        let args = ["next", "--drain", "--every", "1s", "--worktree", "--", "sh", "-ec", script];
+        let mut command = shop.command(clone, &args);
+        let log = std::fs::File::create(shop.path(&format!("tmp/{clone}.log"))).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    };
+    let mut agents: Vec<_> = clones.iter().map(|clone| (clone, agent(clone))).collect();
+    let done = |shop: &Shop| {
+        let items = shop.items();
+        items.iter().filter(|item| item.starts_with("bugs/archive/production/")).count()
+    };
+    let limit = BootClock.now().plus(Duration::from_secs(if full { 7200 } else { 240 }));
+    let mut kills = 0;
+    loop {
+        let finished = done(&shop);
+        if finished == size.items {
+            break;
+        }
+        assert!(BootClock.now() < limit, "{finished} of {}: {:?}", size.items, shop.refs());
+        // One dies now and then, and another one comes.
+        if kills < size.kills && finished * size.kills >= kills * size.items {
+            let index = (kills * 7 + 3) % agents.len();
+            let (clone, child) = &mut agents[index];
+            child.kill().unwrap();
+            child.wait().unwrap();
+            *child = agent(clone);
+            kills += 1;
+        }
+        for clone in ["a", clones.last().unwrap()] {
+            shop.work(clone, &["recover"]);
+        }
+        std::thread::park_timeout(Duration::from_millis(500));
+    }
+    assert_eq!(kills, size.kills);
+    for (_, child) in &mut agents {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+    for (_, child) in &mut agents {
+        child.wait().unwrap();
+    }
+    judge(&shop, &size, &clones);
+}
+
+fn judge(shop: &Shop, size: &Size, clones: &[String]) {
+    let items = shop.items();
+    assert_eq!(items.len(), size.items, "no item is lost or doubled");
+    let states = [
+        "new",
+        "stamped",
+        "next",
+        "inanalysis",
+        "readyfordevelopment",
+        "readyfortesting",
+        "signedoff",
+    ];
+    for item in &items {
+        let log = shop.git("remote.git", &["show", &format!("main:docs/work/{item}/log")]);
+        assert_eq!(log.lines().collect::<Vec<_>>(), states, "{item}: each step once");
+    }
+    let merges =
+        shop.git("remote.git", &["rev-list", "--count", "--first-parent", "--merges", "main"]);
+    assert_eq!(merges, (size.items * states.len()).to_string(), "no merge is doubled");
+    // What the dead left is cleared up, sessions at the end of their time.
+    crate::support::wait_until(
+        || {
+            clones.iter().for_each(|clone| drop(shop.work(clone, &["recover"]).exits(0)));
+            shop.refs() == ["refs/heads/main"]
+        },
+        "a tidy remote",
+    );
+    for clone in clones {
+        shop.assert_tidy(clone);
+    }
+}

@@ -1,0 +1,87 @@
+//! kill -9 at every step: a `git` that kills whoever called it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::support::Shop;
+
+/// How many steps there are to die at, at least: a claim, a worktree, a merge.
+const STEPS: usize = 20;
+
+/// Puts a `git` into the path that counts its calls, and at one of them kills its caller, before
+/// or after it has done its work.
+fn deadly(shop: &Shop, step: usize, before: bool) -> String {
+    let bin = shop.path("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let real = String::from_utf8(
+        Command::new("sh").args(["-c", "command -v git"]).output().unwrap().stdout,
+    );
+    let (real, count) = (real.unwrap().trim().to_owned(), shop.path("count"));
+    let (first, last) = if before { ("kill -9 $PPID", ":") } else { (":", "kill -9 $PPID") };
+    let script = format!(
+        "#!/bin/sh\nn=$(cat {count} 2>/dev/null || echo 0); n=$((n+1)); echo $n > {count}\n\
+         if [ $n -eq {step} ]; then {first}; {real} \"$@\"; r=$?; {last}; exit $r; fi\n\
+         exec {real} \"$@\"\n",
+        count = count.display()
+    );
+    let path = bin.join("git");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+fn crash(step: usize, before: bool) -> bool {
+    let shop = Shop::new();
+    shop.rules("[work]\nrun_ttl = \"2s\"\n");
+    shop.place("bugs/readyfordevelopment/x-00000001");
+    let path = deadly(&shop, step, before);
+    let script = "echo done > result.txt";
+    let mut command = shop.command("a", &["next", "--worktree", "--", "sh", "-c", script]);
+    let ended = command.env("PATH", path).output().unwrap().status;
+    let died = ended.code().is_none();
+    let what = format!("killed at step {step}, before: {before}, {ended:?}");
+    // Whatever it was, somebody clears up and the work goes on.
+    let limit = 60;
+    for turn in 0..=limit {
+        shop.work("a", &["recover"]).exits(0);
+        if shop.items() == ["bugs/readyfortesting/x-00000001"] {
+            break;
+        }
+        assert!(turn < limit, "{what}: {:?} {:?}", shop.items(), shop.refs());
+        let args =
+            ["next", "--worktree", "--state", "readyfordevelopment", "--", "sh", "-c", script];
+        let answer = shop.work("a", &args);
+        assert!(matches!(answer.code, Some(0 | 75)), "{what}: {answer:?}");
+    }
+    shop.work("a", &["recover"]).exits(0);
+    assert_eq!(shop.git("remote.git", &["show", "main:result.txt"]), "done", "{what}");
+    let merges = shop.git("remote.git", &["log", "--merges", "--format=%s", "main"]);
+    assert_eq!(merges.lines().count(), 1, "{what}: {merges}");
+    crate::support::wait_until(
+        || {
+            shop.work("a", &["recover"]).exits(0);
+            shop.refs() == ["refs/heads/main"]
+        },
+        &format!("{what}: {:?}", shop.refs()),
+    );
+    shop.assert_tidy("a");
+    died
+}
+
+#[test]
+fn whoever_is_killed_at_any_step_leaves_nothing_that_is_not_cleared_up() {
+    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|size| size == "full");
+    let mut deaths = 0;
+    let mut step = 1;
+    // Until it lives to its end.
+    loop {
+        let died = [true, false].map(|before| crash(step, before));
+        deaths += died.iter().filter(|died| **died).count();
+        if died == [false, false] {
+            break;
+        }
+        step += if full { 1 } else { 9 };
+    }
+    assert!(step >= STEPS, "only {step} steps: does it still kill?");
+    assert!(deaths > 0);
+}

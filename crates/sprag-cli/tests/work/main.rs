@@ -1,0 +1,9 @@
+//! `sprag work`, with real repositories and processes that are killed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod agents;
+mod commands;
+mod crashes;
+mod death;
+mod support;
