@@ -100,8 +100,14 @@ struct Short {
 
 impl Short {
     fn count(&mut self, command: &Command, step: &Applied, reply: &str) {
-        let short = usize::from(reply.parse::<u64>().is_ok());
-        let granted = step.events.iter().any(|event| event.kind == EventKind::Granted);
+        let handed = wire::handed_over(reply);
+        let short = usize::from(reply.parse::<u64>().is_ok() || handed.is_some());
+        let mut granted = step.events.iter().filter(|event| event.kind == EventKind::Granted);
+        if let Some(message) = handed {
+            let told = granted.clone().map(|event| format!("{}:{}", event.lease, event.fence));
+            assert_eq!(told.collect::<Vec<_>>(), [message], "{command:?}");
+        }
+        let granted = granted.next().is_some();
         match command {
             Command::Acquire(_) => self.acquired += short,
             Command::Renew { .. } => self.renewed += short,

@@ -128,6 +128,9 @@ impl RedisStore {
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
             let answer = self.way.understand::<String>(answer)?;
+            if let Some(message) = wire::handed_over(&answer) {
+                self.wakeups.hear(message);
+            }
             Ok((wire::read(&command, &answer).map_err(strange_answer)?, confirmed))
         };
         let (answer, confirmed) =

@@ -55,7 +55,8 @@ pub(crate) fn write(
             words.push(fence.to_string());
             words.push(json(&Loss::Broken { by, reason, fence }));
         }
-        Command::Release { .. } | Command::Withdraw { .. } | Command::Reap => {}
+        Command::Release { .. } => words.push(channel.to_owned()),
+        Command::Withdraw { .. } | Command::Reap => {}
     }
     words
 }
@@ -98,12 +99,19 @@ fn wishes(acquire: &Acquire, max_waiters: usize) -> String {
     format!("{mode} {count} {of} {queue} {priority} {resize} {max_waiters} {steal} {by}")
 }
 
+/// The wake-up that is the answer to a release, if the lock went to a waiter of this process.
+pub(crate) fn handed_over(text: &str) -> Option<&str> {
+    let is_lease = |text: &str| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    text.split_once(':').filter(|(lease, _)| is_lease(lease)).map(|_| text)
+}
+
 /// Reads the answer of `scripts/lock.lua` to `command`.
 ///
 /// # Errors
 ///
 /// If the script never answers so.
 pub(crate) fn read(command: &Command, text: &str) -> Result<Answer, Corrupt> {
+    let text = if handed_over(text).is_some() { "0" } else { text };
     let Some(fence) = text.parse().ok().and_then(Fence::new) else {
         return Answer::read(text);
     };

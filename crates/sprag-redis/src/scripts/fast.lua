@@ -39,7 +39,7 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
     local format, fence, tickets, keep, renewed, ttl, kind, listed, odd, place, waiters, holder, recent =
       struct.unpack(NUMBERS, numbers)
     if kind == ONE and format == FORMAT and holder == lease and odd < MAX_GONE then
-      local member, next_lease, next_ttl, next_text, channel, waited
+      local member, next_lease, next_ttl, next_text, channel, waited, handed
       if waiters > 0 then
         read_clock()
         member = now_us > fence and call('ZCOUNT', KEYS[5], '-inf', now) == 0
@@ -68,7 +68,11 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
           numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets, keep, now, next_ttl, ONE, listed, odd,
             (place + 1) % 8, waiters - 1, next_lease, #recent, recent)
           call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease, 'h', next_text)
-          call('PUBLISH', channel, next_lease .. ':' .. string.format('%.0f', now_us))
+          handed = next_lease .. ':' .. string.format('%.0f', now_us)
+          if channel ~= ARGV[4] then
+            call('PUBLISH', channel, handed)
+            handed = nil
+          end
         else
           call('DEL', KEYS[1])
           if tickets <= OFTEN and KEYS[7] then
@@ -85,7 +89,9 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
           call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', next_lease, 'f', now_us, 'k',
             '+', 'a', waited, 'm', '"exclusive"', 'h', next_text)
         end
-        return 0
+        -- Who waits in the process that asks is told by the answer: that is faster than a message,
+        -- and if it is lost the waiter looks by itself.
+        return handed or 0
       end
     end
   end
