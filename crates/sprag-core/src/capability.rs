@@ -30,6 +30,8 @@ pub struct Capability {
     pub expiry: Expiry,
     /// Wake-ups; without them waiters ask on a timer.
     pub notify: bool,
+    /// How long a lease lasts if nobody says how long: as short as signs of life are cheap.
+    pub default_ttl: Duration,
     /// The shortest lease.
     pub min_ttl: Duration,
     /// The longest lease.
@@ -54,6 +56,7 @@ impl Capability {
             audit: true,
             expiry: Expiry::Clock,
             notify: true,
+            default_ttl: Duration::from_secs(30),
             min_ttl: Duration::from_millis(100),
             max_ttl: Duration::from_secs(366 * 24 * 3600),
             max_waiters: 4096,

@@ -50,6 +50,7 @@ impl Settings {
         let mut capability = Capability::full(store, Level::Fenced);
         capability.expiry = Expiry::Observed;
         capability.max_waiters = MAX_WAITERS;
+        capability.default_ttl = Duration::from_secs(120);
         capability.min_ttl = Duration::from_secs(1);
         Self {
             capability,

@@ -2,7 +2,7 @@
 //!
 //! # Models
 //!
-//! [`models`] calls, in all but the last model, the production [`apply`](sprag_core::record::apply) from small worlds in which
+//! [`models`] calls, in all but the last two models, the production [`apply`](sprag_core::record::apply) from small worlds in which
 //! every order of events is tried: requests that are slow, lost, done although the answer is lost,
 //! or done when nobody expects it any more; processes that pause and crash; clocks that differ.
 //! There is no limit on the length of a run: numbers that only grow are replaced by their ranks
@@ -15,6 +15,7 @@
 //! | [`sessions`](models::sessions) | locks whose holders live by a session | nobody is taken over before its session is dead, and by then its owner has stopped to believe; a detached lease is not taken by the death of a session |
 //! | [`queue`](models::queue) | one record, a store with a clock | who believes to hold the lock may do so beside all others who do: writers, readers, an upgrader, permits |
 //! | [`redlock`](models::redlock) | three nodes of which a majority decides; its protocol, not the machine | at most one client believes to hold the lock, and fences grow in the order of grants, also when nodes restart empty |
+//! | [`ledger`](models::ledger) | references that are compared and swapped; the protocol of signs of life and takeovers | at most one client believes to hold the lock, also when swaps are done late and locks are handed over |
 //!
 //! Each single step of the machine is checked as well ([`models::judge`]): the record is sound,
 //! fences grow in the order of grants, answers are true, who is gone does not come back, nobody is

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use sprag_proof::models::explore::{Run, explore};
+use sprag_proof::models::ledger::{self, Ledger};
 use sprag_proof::models::observed::{self, Observed};
 use sprag_proof::models::queue::{self, Queue, Role};
 use sprag_proof::models::redlock::{self, Redlock};
@@ -250,5 +251,37 @@ fn each_rule_of_redlock_is_needed() {
     ] {
         let model = Redlock { rule, ..world.clone() };
         assert_found(&format!("redlock, {rule:?}"), &explore(model));
+    }
+}
+
+#[test]
+fn a_lock_whose_holders_give_signs_of_life_has_one_holder() {
+    let model = Ledger::new();
+    let happened = Arc::clone(&model.happened);
+    let mut models = vec![
+        ("ledger, late swaps", Ledger { queue: false, ..model.clone() }, 100_000),
+        ("ledger, a queue", Ledger { late: 0, ..model.clone() }, 100_000),
+    ];
+    if large() {
+        models.push(("ledger, a queue and late swaps", model, 9_000_000));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("ledger, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+#[test]
+fn wrong_rules_of_takeovers_are_found() {
+    for rule in [
+        ledger::Rule::SilentTakeover,
+        ledger::Rule::SilenceFromSend,
+        ledger::Rule::DeadlineFromReply,
+        ledger::Rule::SignWithoutLook,
+        ledger::Rule::EntersSilently,
+    ] {
+        let model = Ledger { rule, late: 0, ..Ledger::new() };
+        assert_found(&format!("{rule:?}"), &explore(model));
     }
 }

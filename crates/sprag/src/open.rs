@@ -14,6 +14,7 @@ mod sqlite;
 mod url;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sprag_core::{Capability, Error, Operation, Result, Store};
 
@@ -82,6 +83,20 @@ pub const fn stores() -> &'static [StoreKind] {
 /// ```
 pub fn redact(url: &str) -> String {
     StoreUrl::parse(url).map_or_else(|_| "...".to_owned(), |url| url.to_string())
+}
+
+/// How long a lease lasts on the store that `url` names, if nobody says how long.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(sprag::default_ttl("sqlite:").as_secs(), 30);
+/// ```
+pub fn default_ttl(url: &str) -> Duration {
+    let scheme = StoreUrl::parse(url).map(|url| url.scheme);
+    let kind =
+        KINDS.iter().find(|kind| scheme.as_ref().is_ok_and(|scheme| kind.answers_for(scheme)));
+    (kind.unwrap_or(&memory::KIND).capability)().default_ttl
 }
 
 /// Opens the store that `url` names.

@@ -21,7 +21,6 @@ use crate::output::time;
 
 /// The store with nothing set up.
 const DEFAULT_STORE: &str = "sqlite:";
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// What the user wants, and who says so.
@@ -100,14 +99,16 @@ impl Settings {
         let wait = layers.find("SPRAG_WAIT", |file| &file.wait, wait)?;
         let ttl = layers.find("SPRAG_TTL", |file| &file.ttl, time::parse)?;
         let kill = layers.find("SPRAG_KILL_AFTER", |file| &file.kill_after, time::parse)?;
+        let store = resolve(store, &stores)?;
+        let usual_ttl = sprag::default_ttl(&store.value);
         Ok(Self {
-            store: resolve(store, &stores)?,
+            store,
             holder: match holder {
                 Some(holder) => Setting { value: Some(holder.value), origin: holder.origin },
                 None => Setting::standard(None),
             },
             wait: wait.unwrap_or_else(|| Setting::standard(Wait::Forever)),
-            ttl: ttl.unwrap_or_else(|| Setting::standard(DEFAULT_TTL)),
+            ttl: ttl.unwrap_or_else(|| Setting::standard(usual_ttl)),
             kill_after: kill.unwrap_or_else(|| Setting::standard(DEFAULT_KILL_AFTER)),
             color: color.unwrap_or_else(|| Setting::standard(Colour::Auto)),
             work: files.iter().find_map(|file| file.work.clone()).unwrap_or_default(),

@@ -12,8 +12,6 @@ use crate::name::LockName;
 use crate::policy::Strategy;
 use crate::record::PRIORITIES;
 
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
-
 /// How long to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -70,12 +68,13 @@ pub struct LockRequest {
 impl LockRequest {
     pub(super) fn new(client: Client, name: Result<LockName>) -> Self {
         let holder = client.inner.holder.clone();
+        let ttl = client.capability().default_ttl;
         Self {
             client,
             // Kept as text so that a request can be cloned and tried again.
             name: name.map_err(|error| error.to_string()),
             mode: Mode::Exclusive,
-            ttl: DEFAULT_TTL,
+            ttl,
             wait: Wait::Forever,
             priority: 0,
             strategy: Strategy::Retry,

@@ -2,6 +2,7 @@
 
 pub mod explore;
 pub mod judge;
+pub mod ledger;
 pub mod normal;
 pub mod observed;
 pub mod queue;
