@@ -24,7 +24,7 @@ fn commands_flags_values_locks_and_stores_are_completed() {
         (&["run", "db,d"], &["db,db", "db,deploy"]),
         (&["run", "db", "--", "d"], &[]),
         (&["run", "-w", ""], &[]),
-        (&["-S", ""], &["prod", "memory:", "sqlite:", "redis:", "redlock:", "postgres:"]),
+        (&["-S", ""], &["prod", "memory:", "sqlite:", "redis:", "redlock:", "postgres:", "git:"]),
         (&["ls", "--store", "pr"], &["prod"]),
         (&["ls", "-o", "h"], &["holder", "held", "host"]),
         (&["ls", "--w"], &["--watch"]),

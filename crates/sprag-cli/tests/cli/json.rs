@@ -47,12 +47,13 @@ fn every_command_answers_in_json() {
         assert_eq!(answer.err, "", "{args:?}");
         has(&json, fields);
     }
-    // The rest: `acquire` above, `release` below, `demo` and `run` have tests of their own.
+    // The rest: `acquire` above, `release` below, `demo`, `run` and `work` have tests of their own.
     let gone = home.acquire("y");
     let lease = gone["lease"].as_str().unwrap();
     let released = home.sprag(&["release", "y", "--lease", lease, "--json"]).ok().json();
     has(&released, &["schema", "changed", "lock", "token", "held_ms"]);
-    let tried = cases.iter().map(|(args, _)| args[0]).chain(["acquire", "release", "demo", "run"]);
+    let tried =
+        cases.iter().map(|(args, _)| args[0]).chain(["acquire", "release", "demo", "run", "work"]);
     let tried: Vec<_> = tried.collect();
     for command in commands(&home) {
         assert!(tried.contains(&command.as_str()), "{command} has no case here");

@@ -14,7 +14,7 @@ struct Size {
     kills: usize,
 }
 
-const SMALL: Size = Size { agents: 5, clones: 2, items: 6, kills: 2 };
+const SMALL: Size = Size { agents: 5, clones: 2, items: 4, kills: 2 };
 const FULL: Size = Size { agents: 40, clones: 20, items: 300, kills: 10 };
 
 #[test]

@@ -86,7 +86,7 @@ impl GitSource {
             // Its worker is dead, and somebody else has freed the item.
             self.clear_away(&before)?;
         }
-        let main = self.repo.look()?.main;
+        let main = self.repo.recent_main()?;
         let path = item.place.path(&self.root, &item.name);
         let mut note = self.new_note(item, &branch, &path, &main);
         slip.write(&note)?;
@@ -259,9 +259,11 @@ impl GitClaim {
     }
 
     fn open_worktree(&mut self) -> Result<()> {
-        let made = self.source.repo.add_worktree(&self.task.branch, &self.note.base)?;
-        self.note.worktree = Some(made.path.clone());
+        let repo = &self.source.repo;
+        // Written down before it is there, so that half of one is found.
+        self.note.worktree = Some(repo.worktree_path(&self.task.branch));
         self.slip.write(&self.note)?;
+        let made = repo.add_worktree(&self.task.branch, &self.note.base)?;
         self.task.directory = made.path;
         self.task.has_worktree = true;
         Ok(())

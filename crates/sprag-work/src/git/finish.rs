@@ -154,7 +154,7 @@ impl GitClaim {
     /// Whoever merges by hand has to finish that first: there may be marks of conflicts in files.
     fn refuse_half_merge(&self) -> Result<()> {
         let Some(worktree) = self.worktree() else { return Ok(()) };
-        if !self.source.repo.is_merging(&worktree.path)? {
+        if !self.source.repo.is_merging(&worktree.path) {
             return Ok(());
         }
         let here = worktree.path.display();

@@ -351,8 +351,32 @@ impl GitSource {
             }
         }
         self.sweep_worktrees()?;
+        self.sweep_branches()?;
         self.repo.desk().tidy()?;
         wait(self.store.tidy(self.run_ttl))?;
+        Ok(())
+    }
+
+    /// Local branches of claims that are over, with nothing on them that is not on main.
+    fn sweep_branches(&self) -> Result<()> {
+        let mut remote = None;
+        for (branch, tip) in self.repo.idle_branches()? {
+            let Some(item) = self.flow.claims_of(&branch).next() else { continue };
+            let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
+            if slip.read().is_some() {
+                continue;
+            }
+            let seen = match remote.take() {
+                Some(seen) => seen,
+                None => self.repo.look()?,
+            };
+            let claimed = seen.branches.contains_key(&branch);
+            if !claimed && self.repo.is_ancestor(&tip, &seen.main)? {
+                self.repo.delete_branch(&branch, &tip)?;
+            }
+            slip.remove();
+            remote = Some(seen);
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod worktree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sprag_core::entropy::{Entropy, OsEntropy};
@@ -39,6 +40,8 @@ pub struct Repo {
     main: String,
     /// Who commits, where the user has not said so.
     identity: Vec<String>,
+    /// The main branch as it was seen last.
+    seen: Arc<Mutex<Option<Oid>>>,
 }
 
 /// What the remote has, at one moment.
@@ -88,7 +91,7 @@ impl Repo {
         // The commands run in the first worktree, which stays, whatever becomes of the directory.
         let git = git.directory(&top);
         let identity = identity(&git)?;
-        Ok(Self { git, common, top, worktrees, remote, main, identity })
+        Ok(Self { git, common, top, worktrees, remote, main, identity, seen: Arc::default() })
     }
 
     /// The directory that all its worktrees share.
@@ -150,11 +153,22 @@ impl Repo {
                 return Err(self.no_main(&branches));
             };
             if self.fetch(&main, &self.main)? {
+                *self.seen() = Some(main.clone());
                 return Ok(Remote { main, branches });
             }
         }
         let message = format!("{} of {} is rewritten again and again", self.main, self.remote);
         Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Oid>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A commit of main that is not much older than the newest.
+    pub(crate) fn recent_main(&self) -> Result<Oid> {
+        let seen = self.seen().clone();
+        seen.map_or_else(|| self.look().map(|remote| remote.main), Ok)
     }
 
     /// Brings a commit here that a branch of the remote has; whether it is here then.
@@ -201,6 +215,8 @@ impl Repo {
             let said = said.map_err(|error| self.remote_trouble(&error))?.pop();
             match said {
                 Some(Pushed::Done | Pushed::UpToDate) => return Ok(()),
+                // The answer to an earlier attempt may have been lost.
+                Some(Pushed::Refused) if last.is_some() && self.is_there(change) => return Ok(()),
                 Some(Pushed::Refused | Pushed::Aborted) | None => {
                     let message =
                         format!("{} of {} was changed by others", change.name, self.remote);
@@ -219,6 +235,12 @@ impl Repo {
             || Error::new(ErrorKind::Unavailable, message),
             |error| self.remote_trouble(&error),
         ))
+    }
+
+    /// Whether a reference of the remote is where a change would have put it.
+    fn is_there(&self, change: &RefChange) -> bool {
+        let tips = self.git.tips(&self.remote, std::slice::from_ref(&change.name));
+        tips.is_ok_and(|tips| tips.first() == Some(&change.new))
     }
 
     fn no_main(&self, branches: &BTreeMap<String, Oid>) -> Error {

@@ -21,10 +21,15 @@ pub(crate) struct Worktree {
 }
 
 impl Repo {
+    /// Where the worktree of a claim is.
+    pub(crate) fn worktree_path(&self, branch: &str) -> PathBuf {
+        self.worktrees.join(branch.replace('/', "-"))
+    }
+
     /// Makes a worktree with a new branch at a commit. What an earlier claim left there must have
     /// been cleared away before.
     pub(crate) fn add_worktree(&self, branch: &str, at: &Oid) -> Result<Worktree> {
-        let path = self.worktrees.join(branch.replace('/', "-"));
+        let path = self.worktree_path(branch);
         // Twenty at once, and six of them fail: git does not lock what it makes.
         let _one_at_a_time = self.desk().turn("worktrees", TURN)?;
         let failed =
@@ -100,16 +105,12 @@ impl Repo {
     }
 
     /// Whether a merge, a rebase or the like is going on in a worktree.
-    pub(crate) fn is_merging(&self, path: &Path) -> Result<bool> {
-        let git = self.git.clone().directory(path);
-        let head = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"];
-        for name in head {
-            let said = git.run(["rev-parse", "--verify", "--quiet", name]);
-            if said.map_err(|error| repository(&error))?.is_ok() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    pub(crate) fn is_merging(&self, path: &Path) -> bool {
+        const SIGNS: [&str; 5] =
+            ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"];
+        let link = std::fs::read_to_string(path.join(".git")).unwrap_or_default();
+        let folder = link.trim_end().strip_prefix("gitdir: ").map(|folder| path.join(folder));
+        folder.is_some_and(|folder| SIGNS.iter().any(|sign| folder.join(sign).exists()))
     }
 
     /// Commits whatever is in a worktree and not committed, ignored files aside, on top of its
@@ -142,6 +143,19 @@ impl Repo {
             Some(Worktree { path, branch: line("branch refs/heads/")?.to_owned() })
         };
         Ok(text.split("\n\n").filter_map(worktree).collect())
+    }
+
+    /// The local branches that are checked out nowhere and follow no other, and where they are.
+    pub(crate) fn idle_branches(&self) -> Result<Vec<(String, Oid)>> {
+        let format = "--format=%(objectname) %(refname:lstrip=2) %(worktreepath)%(upstream)";
+        let said = self.git.ok(["for-each-ref", format, "refs/heads/"]);
+        let text = said.map_err(|error| repository(&error))?.text();
+        let idle = |line: &str| {
+            let (oid, rest) = line.split_once(' ')?;
+            let (branch, used) = rest.split_once(' ')?;
+            used.is_empty().then_some((branch.to_owned(), Oid::new(oid)?))
+        };
+        Ok(text.lines().filter_map(idle).collect())
     }
 
     /// Whether a worktree is one that claims are worked on in.
