@@ -26,6 +26,9 @@ use crate::flow::Rules;
 /// The first git that merges without a checkout.
 const MERGES: Version = Version { major: 2, minor: 38, patch: 0 };
 
+/// A reference of this repository to the main branch as it was fetched last.
+const SEEN: &str = "refs/sprag/seen";
+
 /// The repository one stands in, and the remote that all share.
 #[derive(Clone, Debug)]
 pub struct Repo {
@@ -135,7 +138,7 @@ impl Repo {
     }
 
     /// Looks at the remote, and fetches what is new on its main branch. No reference of this
-    /// repository is changed.
+    /// repository is changed but one of our own.
     ///
     /// # Errors
     ///
@@ -181,7 +184,15 @@ impl Repo {
         let name = format!("refs/heads/{branch}");
         let args = quiet.into_iter().chain(alone).chain([name.as_str()]);
         match self.git.ok(args) {
-            Ok(_) => self.has(commit),
+            Ok(_) if self.has(commit)? => {
+                if branch == self.main {
+                    // What is referenced is not fetched again. If another one is just about to do
+                    // the same, once is enough.
+                    drop(self.git.run(["update-ref", SEEN, commit.as_str()]));
+                }
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
             // The branch may have gone meanwhile.
             Err(error) if error.message().contains("couldn't find remote ref") => Ok(false),
             Err(error) => Err(self.remote_trouble(&error)),
