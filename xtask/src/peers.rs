@@ -14,7 +14,7 @@ struct Library {
 }
 
 /// The same versions are named where the tests miss them.
-const LIBRARIES: [Library; 6] = [
+const LIBRARIES: [Library; 7] = [
     Library {
         name: "redis-py",
         skips: &["redis", "peers"],
@@ -89,6 +89,20 @@ const LIBRARIES: [Library; 6] = [
             "--prefix",
             "target/peers/github",
             "@octokit/openapi@23.0.2",
+        ],
+    },
+    Library {
+        name: "the schema of GitHub's GraphQL",
+        skips: &["github-openapi"],
+        path: "target/peers/github/node_modules/@octokit/graphql-schema",
+        install: &[
+            "npm",
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            "target/peers/github",
+            "@octokit/graphql-schema@15.26.1",
         ],
     },
     Library {

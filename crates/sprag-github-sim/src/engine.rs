@@ -127,9 +127,6 @@ impl Engine {
         let inner = &mut *inner;
         let now = self.clock.stamp();
         inner.requests += 1;
-        if let Some(status) = inner.outage {
-            return Err(finish(trouble(status), inner.requests, now));
-        }
         let denied =
             |status, message: &str, number| finish(Answer::error(status, message), number, now);
         if request.header("user-agent").is_none() {
@@ -292,6 +289,9 @@ impl Inner {
     }
 
     fn fault(&mut self, ticket: &Ticket) -> Option<Fault> {
+        if let Some(status) = self.outage {
+            return Some(Fault::ErrorBefore(status));
+        }
         let fits = |(target, _): &(Target, Fault)| target.fits(&ticket.kind, ticket.mutation);
         if let Some(at) = self.next.iter().position(fits) {
             return Some(self.next.remove(at).1);

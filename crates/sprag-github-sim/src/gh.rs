@@ -48,6 +48,16 @@ impl Gh {
         std::fs::write(self.folder.path().join("hosts.yml"), settings).expect("there is room");
     }
 
+    /// Reaches github.com by this socket from now on, as a company's proxy would want it.
+    ///
+    /// # Panics
+    ///
+    /// If its settings cannot be written.
+    pub fn use_socket(&self, socket: &std::path::Path) {
+        let settings = format!("http_unix_socket: {}\n", socket.display());
+        std::fs::write(self.folder.path().join("config.yml"), settings).expect("there is room");
+    }
+
     /// The variables that a program needs so that the `gh` it calls is this one.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let path = std::env::var("PATH").unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::context::Area;
 use super::{Context, Reply, render};
 use crate::http::{Answer, Body};
 use crate::world::Permission;
@@ -51,7 +52,7 @@ fn change(
     }
     repo.edit_issue(number, now, |state| change(&mut state.labels, wanted));
     let names = repo.issues[&number].now().labels.clone();
-    let (repo, ..) = context.readable_issue()?;
+    let repo = context.readable(Area::Issues)?;
     Ok(Answer::ok(names.iter().map(|name| render::label(context.base, repo, name)).collect()))
 }
 

@@ -1,11 +1,13 @@
 //! The part of GitHub's GraphQL that we and `gh` use.
 
+mod check;
 mod fields;
 mod issue_fields;
 mod mutate;
 mod node;
 mod parse;
 mod run;
+mod schema;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +18,9 @@ use crate::http::{Answer, Request};
 use crate::stamp::Stamp;
 use crate::world::World;
 use parse::Document;
+
+pub(crate) use check::check;
+pub(crate) use schema::Schema;
 
 /// What a query is, before it is carried out.
 #[derive(Debug)]

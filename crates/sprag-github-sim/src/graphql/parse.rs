@@ -9,7 +9,8 @@ use serde_json::Value;
 pub(super) struct Document {
     pub(super) mutation: bool,
     pub(super) selection: Vec<Selection>,
-    pub(super) fragments: BTreeMap<String, Vec<Selection>>,
+    /// The type each is for, and what it selects.
+    pub(super) fragments: BTreeMap<String, (String, Vec<Selection>)>,
     /// Variables that have a value if none is given.
     pub(super) defaults: BTreeMap<String, Value>,
 }
@@ -61,7 +62,7 @@ impl Argument {
 
 /// Reads a document and picks one of its operations: that of the name, or the only one.
 pub(super) fn parse(text: &str, name: Option<&str>) -> Result<Document, String> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0 };
+    let mut parser = Parser::new(tokens(text)?);
     let mut document = Document::default();
     let mut operations = 0;
     while parser.at < parser.tokens.len() {
@@ -70,9 +71,9 @@ pub(super) fn parse(text: &str, name: Option<&str>) -> Result<Document, String> 
                 parser.at += 1;
                 let name = parser.name()?;
                 parser.keyword("on")?;
-                parser.name()?;
+                let kind = parser.name()?;
                 let selection = parser.selection(0)?;
-                document.fragments.insert(name, selection);
+                document.fragments.insert(name, (kind, selection));
             }
             _ => {
                 let (mutation, called, defaults, selection) = parser.operation()?;
@@ -91,7 +92,7 @@ pub(super) fn parse(text: &str, name: Option<&str>) -> Result<Document, String> 
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Token {
+pub(super) enum Token {
     Name(String),
     Mark(char),
     Spread,
@@ -102,7 +103,8 @@ enum Token {
 /// Deeper queries are refused.
 const DEPTH: usize = 30;
 
-struct Parser {
+/// Walks through the tokens.
+pub(super) struct Parser {
     tokens: Vec<Token>,
     at: usize,
 }
@@ -110,21 +112,33 @@ struct Parser {
 type Operation = (bool, Option<String>, BTreeMap<String, Value>, Vec<Selection>);
 
 impl Parser {
-    fn peek(&self) -> Option<&Token> {
+    pub(super) const fn new(tokens: Vec<Token>) -> Self {
+        Self { tokens, at: 0 }
+    }
+
+    pub(super) const fn skip(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn is_name(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Name(name)) if name == word)
+    }
+
+    pub(super) fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }
 
-    fn is_mark(&self, mark: char) -> bool {
+    pub(super) fn is_mark(&self, mark: char) -> bool {
         self.peek() == Some(&Token::Mark(mark))
     }
 
-    fn take(&mut self, mark: char) -> bool {
+    pub(super) fn take(&mut self, mark: char) -> bool {
         let found = self.is_mark(mark);
         self.at += usize::from(found);
         found
     }
 
-    fn mark(&mut self, mark: char) -> Result<(), String> {
+    pub(super) fn mark(&mut self, mark: char) -> Result<(), String> {
         if self.take(mark) { Ok(()) } else { Err(self.wanted(&format!("{mark:?}"))) }
     }
 
@@ -132,7 +146,7 @@ impl Parser {
         format!("{:?} where {what} is wanted", self.peek())
     }
 
-    fn name(&mut self) -> Result<String, String> {
+    pub(super) fn name(&mut self) -> Result<String, String> {
         match self.peek() {
             Some(Token::Name(name)) => {
                 let name = name.clone();
@@ -143,7 +157,7 @@ impl Parser {
         }
     }
 
-    fn keyword(&mut self, word: &str) -> Result<(), String> {
+    pub(super) fn keyword(&mut self, word: &str) -> Result<(), String> {
         if self.name()? == word { Ok(()) } else { Err(self.wanted(word)) }
     }
 
@@ -227,7 +241,7 @@ impl Parser {
         Ok(Selection::Field { alias, name, arguments, selection })
     }
 
-    fn argument(&mut self, depth: usize) -> Result<Argument, String> {
+    pub(super) fn argument(&mut self, depth: usize) -> Result<Argument, String> {
         if depth > DEPTH {
             return Err("a value that is too deep".into());
         }
@@ -269,7 +283,7 @@ impl Parser {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -297,7 +311,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 tokens.push(Token::Name(rest[..used].to_owned()));
                 used
             }
-            '{' | '}' | '(' | ')' | '[' | ']' | ':' | '$' | '!' | '=' => {
+            '{' | '}' | '(' | ')' | '[' | ']' | ':' | '$' | '!' | '=' | '@' | '&' | '|' => {
                 tokens.push(Token::Mark(first));
                 1
             }
@@ -346,7 +360,7 @@ mod tests {
         let document = parse(text, None).unwrap();
         assert!(!document.mutation);
         assert_eq!(document.defaults["n"], 7);
-        assert_eq!(document.fragments["f"].len(), 2);
+        assert_eq!(document.fragments["f"].1.len(), 2);
         let Selection::Field { alias, name, arguments, selection } = &document.selection[0] else {
             panic!("{document:?}");
         };

@@ -136,7 +136,9 @@ impl<'a> Reader<'a> {
         for part in selection {
             match part {
                 Selection::Spread(name) => {
-                    if let Some(selection) = self.document.fragments.get(name) {
+                    if let Some((kind, selection)) = self.document.fragments.get(name)
+                        && node.is(kind)
+                    {
                         self.select(node, selection, path, errors, object);
                     }
                 }

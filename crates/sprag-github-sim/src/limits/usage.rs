@@ -81,15 +81,40 @@ impl Window {
     }
 }
 
+/// What was used in the last minute or hour, whenever that began.
+#[derive(Debug, Default)]
+struct Rolling {
+    entries: VecDeque<(Stamp, u64)>,
+    sum: u64,
+}
+
+impl Rolling {
+    fn within(&mut self, now: Stamp, length: Duration) -> u64 {
+        while let Some((at, amount)) = self.entries.front()
+            && now.since(*at) >= length
+        {
+            self.sum -= amount;
+            self.entries.pop_front();
+        }
+        self.sum
+    }
+
+    fn add(&mut self, now: Stamp, amount: u64) {
+        self.entries.push_back((now, amount));
+        self.sum += amount;
+    }
+}
+
 /// What one account has used up.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     core: Window,
     graphql: Window,
     search: Window,
-    points: VecDeque<(Stamp, u64)>,
-    graphql_points: VecDeque<(Stamp, u64)>,
-    content: VecDeque<Stamp>,
+    points: Rolling,
+    graphql_points: Rolling,
+    content_minute: Rolling,
+    content_hour: Rolling,
     blocked: Option<Stamp>,
     pub(crate) in_flight: usize,
 }
@@ -104,18 +129,10 @@ impl Usage {
             Resource::Graphql => (limits.graphql_points, &mut self.graphql_points),
             _ => (limits.points, &mut self.points),
         };
-        while points.front().is_some_and(|(at, _)| now.since(*at) >= MINUTE) {
-            points.pop_front();
-        }
-        while self.content.front().is_some_and(|at| now.since(*at) >= HOUR) {
-            self.content.pop_front();
-        }
-        let spent: u64 = points.iter().map(|(_, points)| points).sum();
-        let in_minute = self.content.iter().rev().take_while(|at| now.since(**at) < MINUTE);
+        let too_fast = points.within(now, MINUTE) + price.points > allowed;
         let too_much_content = price.content
-            && (in_minute.count() as u64 >= limits.content_per_minute
-                || self.content.len() as u64 >= limits.content_per_hour);
-        let too_fast = spent + price.points > allowed;
+            && (self.content_minute.within(now, MINUTE) >= limits.content_per_minute
+                || self.content_hour.within(now, HOUR) >= limits.content_per_hour);
         if too_fast || too_much_content || self.in_flight >= limits.concurrent {
             let until = now.plus(limits.penalty);
             self.blocked = Some(until);
@@ -131,9 +148,10 @@ impl Usage {
             Resource::Graphql => &mut self.graphql_points,
             _ => &mut self.points,
         };
-        points.push_back((now, price.points));
+        points.add(now, price.points);
         if price.content {
-            self.content.push_back(now);
+            self.content_minute.add(now, 1);
+            self.content_hour.add(now, 1);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use crate::api;
+use crate::graphql::{self, Plan, Schema};
 use crate::http::{Answer, Body, Request};
 use crate::peers::peer;
 use schema::Schemas;
@@ -17,13 +18,20 @@ use schema::Schemas;
 const PATH: &str = "github/node_modules/@octokit/openapi/generated/api.github.com.json";
 const INSTALL: &str = "npm install --prefix target/peers/github @octokit/openapi@23.0.2";
 
+/// Where the schema of its GraphQL is.
+const SCHEMA_PATH: &str = "github/node_modules/@octokit/graphql-schema/schema.graphql";
+const SCHEMA_INSTALL: &str =
+    "npm install --prefix target/peers/github @octokit/graphql-schema@15.26.1";
+
 /// What every endpoint may answer, whether or not its description says so.
 const COMMON: [u16; 14] = [301, 304, 307, 400, 401, 403, 404, 409, 410, 422, 429, 500, 502, 503];
 
-/// GitHub's description of its REST API, in the form of OpenAPI.
+/// GitHub's descriptions: of its REST API in the form of OpenAPI, and the schema of its GraphQL.
 #[derive(Debug)]
 pub struct Checker {
     description: Value,
+    /// Read when it is needed first.
+    schema: OnceLock<Option<Schema>>,
 }
 
 /// Something that is not as GitHub's description says.
@@ -54,13 +62,20 @@ impl Checker {
         let load = || {
             let path = peer(PATH, INSTALL, "github-openapi")?;
             let description = slim::load(&path);
-            Some(Arc::new(Self { description }))
+            Some(Arc::new(Self { description, schema: OnceLock::new() }))
         };
         LOADED.get_or_init(load).clone()
     }
 
-    /// What is wrong with a request of ours, or with the answer to it. GraphQL is not described.
+    /// What is wrong with a request of ours, or with the answer to it.
+    ///
+    /// # Panics
+    ///
+    /// If it is about GraphQL, and its schema is missing.
     pub fn check(&self, request: &Request, answer: &Answer) -> Vec<Violation> {
+        if request.path.last().is_some_and(|part| part == "graphql") {
+            return self.check_graphql(request, answer);
+        }
         let Some((route, _)) = api::find(&request.method, &request.path) else {
             return Vec::new();
         };
@@ -77,6 +92,20 @@ impl Checker {
         self.check_answer(operation, answer, &mut findings);
         let violation = |(place, message)| Violation { endpoint: endpoint.clone(), place, message };
         findings.into_iter().map(violation).collect()
+    }
+
+    fn check_graphql(&self, request: &Request, answer: &Answer) -> Vec<Violation> {
+        let load = || {
+            let path = peer(SCHEMA_PATH, SCHEMA_INSTALL, "github-openapi")?;
+            let text = std::fs::read_to_string(path).expect("the schema can be read");
+            Some(Schema::read(&text).expect("the schema is one"))
+        };
+        let (Some(schema), Ok(plan)) = (self.schema.get_or_init(load), Plan::read(request)) else {
+            return Vec::new();
+        };
+        let found = graphql::check(schema, &plan, &answer.body);
+        let violation = |(place, message)| Violation { endpoint: "graphql".into(), place, message };
+        found.into_iter().map(violation).collect()
     }
 
     fn check_query(&self, operation: &Value, request: &Request, findings: &mut Findings) {

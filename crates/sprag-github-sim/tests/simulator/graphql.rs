@@ -1,7 +1,7 @@
 //! GraphQL: several references at once, and everything in one query.
 
 use serde_json::{Value, json};
-use sprag_github_sim::{Access, Limits, Simulator, Talk};
+use sprag_github_sim::{Access, Checker, Limits, Simulator, Talk};
 
 use crate::support::{REPO, github, path, talk};
 
@@ -169,6 +169,10 @@ fn what_is_not_allowed_or_not_there_is_an_error_beside_the_data() {
     for bad in ["{viewer {nonsense}}", "{repository(owner: \"a\", name: \"b\") {id}}", "{", "x"] {
         let body = query(&mut worker, bad, json!({}));
         assert!(body["errors"][0]["message"].is_string(), "{bad}: {body}");
+    }
+    let complaints: Vec<_> = github.violations().iter().map(ToString::to_string).collect();
+    if Checker::installed().is_some() {
+        assert_eq!(complaints, ["graphql: Query.viewer.nonsense: User has no field nonsense"]);
     }
     let nobody = Talk::new(github.url(), None).send(
         "POST",

@@ -101,6 +101,10 @@ fn reads_are_behind_and_writes_are_not() {
     assert!(looks.contains(&true) && looks.contains(&false), "{looks:?}");
     github.advance(6 * SECOND);
     assert_eq!(seen(), (true, 1));
+    // What was just written is answered as it was written.
+    let created = worker.send("POST", &path("issues"), &json!({"title": "two"})).unwrap();
+    let labels = path(&format!("issues/{}/labels", created.body["number"]));
+    assert_eq!(worker.send("POST", &labels, &json!({"labels": ["a"]})).unwrap().status, 200);
     assert_eq!(worker.send("POST", &refs, &body).unwrap().status, 422);
 }
 
