@@ -125,9 +125,11 @@ impl State {
         self.forget(worker, issue);
     }
 
-    /// Decides whether a worker dies in the middle of its work.
+    /// Decides whether a worker dies in the middle of its work. All who are to die do so before
+    /// the work is out.
     fn kill(&mut self, worker: usize, issue: u64, random: &mut fastrand::Rng) -> bool {
-        let dies = self.kills_left > 0 && random.u8(..4) == 0;
+        let is_late = self.open.len() as u64 <= self.kills_left;
+        let dies = self.kills_left > 0 && (is_late || random.u8(..4) == 0);
         if dies {
             self.kills_left -= 1;
             self.report.kills += 1;
