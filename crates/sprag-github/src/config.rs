@@ -1,0 +1,286 @@
+//! [`GitHubConfig`]: which repository, as whom, and how patient we are.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sprag_core::clock::{BootClock, Clock};
+use sprag_core::{ErrorKind, Result};
+
+use crate::error::error;
+use crate::token::Token;
+
+/// How to open a [`GitHubStore`](crate::GitHubStore).
+///
+/// # Examples
+///
+/// ```
+/// use sprag_github::{GitHubConfig, Token};
+///
+/// let config = GitHubConfig::new("acme", "app")?.token(Token::new("ghp_secret")?);
+/// assert!(!format!("{config:?}").contains("ghp_secret"));
+/// # Ok::<(), sprag_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct GitHubConfig {
+    pub(crate) host: String,
+    pub(crate) owner: String,
+    pub(crate) repo: String,
+    pub(crate) api: String,
+    pub(crate) token: Option<Token>,
+    pub(crate) decides: Decides,
+    pub(crate) human_override: bool,
+    pub(crate) show_node: bool,
+    pub(crate) mirror: bool,
+    pub(crate) namespace: Option<String>,
+    pub(crate) settle: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) state: Option<PathBuf>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What decides who has a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Decides {
+    /// A ref that is compared and swapped: [L3](sprag_core::Level::Fenced).
+    #[default]
+    Refs,
+    /// The oldest comment on the issue, for tokens that may not write contents. Only
+    /// [L1](sprag_core::Level::Efficiency): GitHub's lists may be seconds old, so that two may
+    /// believe that they have it.
+    Assignment,
+}
+
+impl GitHubConfig {
+    /// The repository `owner/repo` on github.com.
+    ///
+    /// # Errors
+    ///
+    /// If these cannot be the names of an owner and a repository.
+    pub fn new(owner: &str, repo: &str) -> Result<Self> {
+        Self::on_host("github.com", owner, repo)
+    }
+
+    /// The repository `owner/repo` on a server of your own, such as `ghe.corp`.
+    ///
+    /// # Errors
+    ///
+    /// If these cannot be the names of a host, an owner and a repository.
+    pub fn on_host(host: &str, owner: &str, repo: &str) -> Result<Self> {
+        let host = host.to_ascii_lowercase();
+        let plain = |text: &str| {
+            let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !text.is_empty() && text.len() <= 100 && text.bytes().all(known) && text != ".."
+        };
+        if !plain(owner) || !plain(repo) || !plain(host.split(':').next().unwrap_or_default()) {
+            let message = "a repository on GitHub is OWNER/REPO, of letters, digits, -, _ and .";
+            return Err(error(ErrorKind::BadInput, message));
+        }
+        let api = match host.as_str() {
+            "github.com" | "www.github.com" => "https://api.github.com".to_owned(),
+            host => format!("https://{host}/api/v3"),
+        };
+        Ok(Self {
+            host,
+            owner: owner.to_owned(),
+            repo: repo.strip_suffix(".git").unwrap_or(repo).to_owned(),
+            api,
+            token: None,
+            decides: Decides::Refs,
+            human_override: false,
+            show_node: false,
+            mirror: true,
+            namespace: None,
+            settle: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            state: state_folder(|name| std::env::var_os(name)),
+            clock: Arc::new(BootClock),
+        })
+    }
+
+    /// Reads `owner/repo` or `host/owner/repo`.
+    ///
+    /// # Errors
+    ///
+    /// If it is neither.
+    pub fn parse(repository: &str) -> Result<Self> {
+        match repository.split('/').collect::<Vec<_>>()[..] {
+            [owner, repo] => Self::new(owner, repo),
+            [host, owner, repo] => Self::on_host(host, owner, repo),
+            _ => {
+                let message = "a repository is OWNER/REPO, or HOST/OWNER/REPO on a server of \
+                               your own";
+                Err(error(ErrorKind::BadInput, message))
+            }
+        }
+    }
+
+    /// Another address of the API. Plain http is for this machine only, because the token goes
+    /// along.
+    ///
+    /// # Errors
+    ///
+    /// If it is not https, nor http on a loopback address.
+    pub fn api(mut self, url: &str) -> Result<Self> {
+        let url = url.trim_end_matches('/');
+        if !url.starts_with("https://") && !is_loopback(url) {
+            let message = "the address of the API must be https://HOST or, on this machine, \
+                           http://127.0.0.1:PORT: the token would be sent in the clear";
+            return Err(error(ErrorKind::BadInput, message));
+        }
+        if url.contains(['@', '?', '#', ' ']) {
+            let message = "the address of the API has a user, parameters or a blank: leave them out";
+            return Err(error(ErrorKind::BadInput, message));
+        }
+        self.api = url.to_owned();
+        Ok(self)
+    }
+
+    /// The token; by default it is looked for, see [`Token::find`].
+    #[must_use]
+    pub fn token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// What decides; [`Decides::Refs`] by default.
+    #[must_use]
+    pub const fn decides(mut self, decides: Decides) -> Self {
+        self.decides = decides;
+        self
+    }
+
+    /// Whether somebody who takes the assignee off an issue means to release its lock. By default
+    /// the assignee is put back.
+    #[must_use]
+    pub const fn human_override(mut self, means_release: bool) -> Self {
+        self.human_override = means_release;
+        self
+    }
+
+    /// Whether comments name the machine of the holder. By default they do not: everybody who can
+    /// read the issue could.
+    #[must_use]
+    pub const fn show_node(mut self, show: bool) -> Self {
+        self.show_node = show;
+        self
+    }
+
+    /// Whether issues show who holds their locks, by assignee and comment. On by default.
+    #[must_use]
+    pub const fn mirror(mut self, mirror: bool) -> Self {
+        self.mirror = mirror;
+        self
+    }
+
+    /// How long claims are left to settle before they are counted, with [`Decides::Assignment`].
+    /// 5 s by default, and not less, but on this machine.
+    #[must_use]
+    pub fn settle(mut self, settle: Duration) -> Self {
+        let least = if is_loopback(&self.api) { Duration::ZERO } else { Duration::from_secs(5) };
+        self.settle = settle.max(least);
+        self
+    }
+
+    /// How long one request may take; 10 s by default.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Where the processes of this machine keep what they share: the budget of requests and when
+    /// which session was seen. By default `$XDG_STATE_HOME/sprag`; `None` keeps it in memory.
+    #[must_use]
+    pub fn state(mut self, folder: Option<PathBuf>) -> Self {
+        self.state = folder;
+        self
+    }
+
+    /// Another clock, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether the API is on this machine: a test, for which leases may be short.
+    pub(crate) fn is_local(&self) -> bool {
+        is_loopback(&self.api)
+    }
+
+    /// The repository as people write it.
+    pub(crate) fn shown(&self) -> String {
+        match self.host.as_str() {
+            "github.com" => format!("{}/{}", self.owner, self.repo),
+            host => format!("{host}/{}/{}", self.owner, self.repo),
+        }
+    }
+}
+
+impl fmt::Debug for GitHubConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitHubConfig")
+            .field("repository", &self.shown())
+            .field("api", &self.api)
+            .field("decides", &self.decides)
+            .field("human_override", &self.human_override)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_loopback(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, "80"),
+    };
+    let named = matches!(host, "localhost" | "[::1]");
+    let numbered = host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
+    (named || numbered) && port.parse::<u16>().is_ok()
+}
+
+fn state_folder(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| env(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("sprag"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GitHubConfig, is_loopback};
+
+    #[test]
+    fn a_repository_is_read_from_its_name() {
+        let shown = |text| GitHubConfig::parse(text).map(|config| format!("{config:?}")).unwrap();
+        assert!(shown("acme/app").contains(r#""acme/app", api: "https://api.github.com""#));
+        assert!(shown("GHE.corp/acme/app").contains(r#"api: "https://ghe.corp/api/v3""#));
+        for bad in ["", "app", "a/b/c/d", "a/", "/b", "a b/c", "a/b?x", "a/..", "../b"] {
+            assert!(GitHubConfig::parse(bad).unwrap_err().is_bad_input(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_sent_in_the_clear_on_this_machine_only() {
+        for good in ["http://127.0.0.1:14001", "http://localhost:80/api", "http://[::1]:9"] {
+            assert!(is_loopback(good), "{good}");
+        }
+        let config = || GitHubConfig::new("acme", "app").unwrap();
+        for bad in [
+            "http://api.github.com",
+            "http://127.0.0.1.evil.com",
+            "http://localhost.evil.com:80",
+            "http://127.0.0.1@evil.com",
+            "ftp://127.0.0.1",
+            "127.0.0.1:80",
+            "https://me@host",
+        ] {
+            assert!(config().api(bad).unwrap_err().is_bad_input(), "{bad}");
+        }
+        assert!(config().api("https://host/api/v3/").unwrap().api.ends_with("/v3"));
+    }
+}

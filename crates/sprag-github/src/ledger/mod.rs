@@ -1,0 +1,158 @@
+//! [`GitHubLedger`]: refs that are compared and swapped through GitHub's API.
+//!
+//! Reads are conditional, so that looking at what has not changed costs nothing. One ref is
+//! created, or moved *fast-forward only*: since every entry is a commit whose parent is the one
+//! that was read, that is a compare-and-swap. Several refs, and deletions, go by GraphQL, which
+//! compares by itself.
+
+mod cache;
+mod message;
+mod refs;
+mod write;
+
+use std::sync::{Arc, OnceLock};
+
+use sprag_core::{Error, ErrorKind, Result};
+use sprag_ledger::{Change, Entry, Ledger, New, Oid, RefName, Swapped};
+
+use self::cache::Cache;
+use crate::api::{Api, Trouble};
+use crate::call::Urgency;
+use crate::error::error;
+
+/// Refs of one repository.
+#[derive(Debug)]
+pub struct GitHubLedger {
+    api: Arc<Api>,
+    /// Entries never change.
+    entries: Cache,
+    /// The tree that all our commits have.
+    tree: OnceLock<String>,
+    /// How GraphQL names the repository.
+    id: OnceLock<String>,
+    /// Set once the repository was seen.
+    seen: OnceLock<()>,
+}
+
+impl GitHubLedger {
+    pub(crate) fn new(api: Arc<Api>) -> Self {
+        Self {
+            api,
+            entries: Cache::default(),
+            tree: OnceLock::new(),
+            id: OnceLock::new(),
+            seen: OnceLock::new(),
+        }
+    }
+}
+
+impl Ledger for GitHubLedger {
+    fn tips(&self, names: &[RefName]) -> Result<Vec<Option<Oid>>> {
+        names.iter().map(|name| Ok(self.tip(name)?)).collect()
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(RefName, Oid)>> {
+        self.matching(prefix)
+    }
+
+    fn entries(&self, tips: &[(RefName, Oid)]) -> Result<Vec<Entry>> {
+        let missing: Vec<_> =
+            tips.iter().map(|(_, oid)| oid).filter(|oid| self.entries.get(oid).is_none()).collect();
+        let read = self.commits(&missing)?;
+        let found = |oid: &Oid| {
+            let fresh = || read.iter().find(|(other, _)| other == oid).map(|(_, entry)| entry.clone());
+            self.entries.get(oid).or_else(fresh).ok_or_else(|| {
+                let message = format!("the entry {oid} is not in {}", self.api.shown);
+                error(ErrorKind::Corrupt, message)
+            })
+        };
+        tips.iter().map(|(_, oid)| found(oid)).collect()
+    }
+
+    fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>> {
+        let urgency = urgency(changes);
+        match changes {
+            [] => Ok(Vec::new()),
+            [one] if one.new != New::Nowhere => Ok(vec![self.swap_one(one, urgency)?]),
+            several => self.swap_all(several, urgency),
+        }
+    }
+
+    fn swap_each(&self, changes: &[Change]) -> Vec<Result<Swapped>> {
+        let alone = |change: &Change| {
+            let mut answers = self.swap(std::slice::from_ref(change))?;
+            answers.pop().ok_or_else(|| error(ErrorKind::Corrupt, "a swap without an answer"))
+        };
+        changes.iter().map(alone).collect()
+    }
+
+    fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
+        match self.tip(name)? {
+            None => Ok(Vec::new()),
+            Some(tip) => Ok(self.ancestry(&tip, limit)?),
+        }
+    }
+}
+
+/// A sign of life goes before everything.
+fn urgency(changes: &[Change]) -> Urgency {
+    let of_session = |change: &Change| change.name.as_str().starts_with(RefName::sessions());
+    if changes.iter().all(of_session) { Urgency::Renewal } else { Urgency::Normal }
+}
+
+/// What is known after a swap was sent and not answered.
+enum ReadBack {
+    /// It was done.
+    Done,
+    /// It can never happen any more.
+    Refused,
+    /// It may be done, or be done yet.
+    Unknown,
+}
+
+impl GitHubLedger {
+    /// Looks what became of a swap from `old` to `mine`.
+    ///
+    /// What is read may be seconds old, so a value that is neither proves nothing by itself: only
+    /// one that came after `old` without passing `mine` does.
+    fn read_back(&self, name: &RefName, old: Option<&Oid>, mine: Option<&Oid>) -> ReadBack {
+        let Ok(tip) = self.tip(name) else { return ReadBack::Unknown };
+        if tip.as_ref() == mine {
+            return ReadBack::Done;
+        }
+        if tip.as_ref() == old {
+            return ReadBack::Unknown;
+        }
+        let Some(tip) = tip else {
+            // Ours could not follow anything that is gone, unless the reading is older than it.
+            return ReadBack::Unknown;
+        };
+        let Some(old) = old else {
+            // It was to be created and is there, as somebody else's or as what followed ours.
+            return ReadBack::Refused;
+        };
+        match self.ancestry(&tip, LOOK_BACK) {
+            Ok(line) if line.iter().any(|(oid, _)| oid == old) => ReadBack::Refused,
+            Ok(_) | Err(_) => ReadBack::Unknown,
+        }
+    }
+}
+
+/// How many entries may have followed while we waited for an answer.
+const LOOK_BACK: usize = 100;
+
+/// The error for an outcome that stays unknown.
+fn in_doubt(name: &RefName, cause: Option<Error>) -> Error {
+    let told = cause.as_ref().map_or_else(String::new, |cause| format!(": {}", cause.message()));
+    let message = format!("whether {name} was changed is not known{told}");
+    let doubt = error(ErrorKind::Unavailable, message);
+    match cause {
+        Some(cause) => doubt.caused_by(cause),
+        None => doubt,
+    }
+}
+
+/// Whether nothing was done, so that there is nothing to be read back.
+const fn nothing_done(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Limited(_) | Trouble::Refused(_))
+}
