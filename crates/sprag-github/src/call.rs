@@ -27,7 +27,7 @@ pub(crate) enum Method {
 
 /// What a request takes from the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cost {
+pub(crate) enum Cost {
     /// It reads; free of the primary limit where nothing changed.
     Read,
     /// It changes something.
@@ -42,7 +42,7 @@ pub enum Cost {
 
 /// Who goes first when there is not enough for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Urgency {
+pub(crate) enum Urgency {
     /// What people look at; can wait.
     Mirror,
     /// Taking, looking, releasing.

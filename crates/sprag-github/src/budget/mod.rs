@@ -19,8 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use sprag_core::clock::{Clock, Moment};
 use sprag_core::{Error, ErrorKind};
 
-pub use usage::Limit;
-pub(crate) use usage::{Heard, Verdict};
+pub(crate) use usage::{Heard, Limit, Verdict};
 use usage::{Plan, Usage};
 
 use crate::call::{Cost, Urgency};
@@ -64,7 +63,7 @@ impl Budget {
                 std::thread::park_timeout(until.since(ticking.now()));
             }
         };
-        let usage = Mutex::new(Usage { boot: boot.clone(), ..Usage::default() });
+        let usage = Mutex::new(Usage::new(&boot));
         Self { file, usage, boot, clock, pause: Box::new(pause) }
     }
 
@@ -201,7 +200,7 @@ impl Shared {
         let read = self.0.read_to_string(&mut text);
         let known = read.ok().and_then(|_| serde_json::from_str::<Usage>(&text).ok());
         let known = known.filter(|usage| usage.boot == boot);
-        known.unwrap_or_else(|| Usage { boot: boot.to_owned(), ..Usage::default() })
+        known.unwrap_or_else(|| Usage::new(boot))
     }
 
     fn write(&mut self, usage: &Usage) -> io::Result<()> {

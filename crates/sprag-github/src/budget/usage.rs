@@ -85,7 +85,7 @@ pub(crate) enum Plan {
 
 /// Which limit is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Limit {
+pub(crate) enum Limit {
     /// The hourly number of requests, or of GraphQL points.
     Primary {
         /// How many are left.
@@ -102,6 +102,11 @@ pub enum Limit {
 }
 
 impl Usage {
+    /// Nothing was asked since this boot.
+    pub(crate) fn new(boot: &str) -> Self {
+        Self { boot: boot.to_owned(), ..Self::default() }
+    }
+
     /// When a request may go that costs this much.
     pub(crate) fn plan(&mut self, cost: Cost, urgency: Urgency, now: Moment) -> Plan {
         let now = now.as_millis();

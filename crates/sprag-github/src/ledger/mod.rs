@@ -19,11 +19,13 @@ use self::cache::Cache;
 use crate::api::{Api, Trouble};
 use crate::call::Urgency;
 use crate::error::error;
+use crate::mirror::Hints;
 
 /// Refs of one repository.
 #[derive(Debug)]
 pub struct GitHubLedger {
     api: Arc<Api>,
+    hints: Arc<Hints>,
     /// Entries never change.
     entries: Cache,
     /// The tree that all our commits have.
@@ -35,9 +37,10 @@ pub struct GitHubLedger {
 }
 
 impl GitHubLedger {
-    pub(crate) fn new(api: Arc<Api>) -> Self {
+    pub(crate) fn new(api: Arc<Api>, hints: Arc<Hints>) -> Self {
         Self {
             api,
+            hints,
             entries: Cache::default(),
             tree: OnceLock::new(),
             id: OnceLock::new(),
@@ -59,14 +62,18 @@ impl Ledger for GitHubLedger {
         let missing: Vec<_> =
             tips.iter().map(|(_, oid)| oid).filter(|oid| self.entries.get(oid).is_none()).collect();
         let read = self.commits(&missing)?;
-        let found = |oid: &Oid| {
+        let found = |(name, oid): &(RefName, Oid)| {
             let fresh = || read.iter().find(|(other, _)| other == oid).map(|(_, entry)| entry.clone());
-            self.entries.get(oid).or_else(fresh).ok_or_else(|| {
+            let noted = self.entries.get(oid).or_else(fresh).ok_or_else(|| {
                 let message = format!("the entry {oid} is not in {}", self.api.shown);
                 error(ErrorKind::Corrupt, message)
-            })
+            })?;
+            if let (Some(issue), Some(comment)) = (issue(name), noted.1) {
+                self.hints.put(issue, comment);
+            }
+            Ok(noted.0)
         };
-        tips.iter().map(|(_, oid)| found(oid)).collect()
+        tips.iter().map(found).collect()
     }
 
     fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>> {
@@ -89,9 +96,17 @@ impl Ledger for GitHubLedger {
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
         match self.tip(name)? {
             None => Ok(Vec::new()),
-            Some(tip) => Ok(self.ancestry(&tip, limit)?),
+            Some(tip) => {
+                let line = self.ancestry(&tip, limit)?.into_iter();
+                Ok(line.map(|(oid, (entry, _))| (oid, entry)).collect())
+            }
         }
     }
+}
+
+/// The issue whose lock's record is here.
+fn issue(name: &RefName) -> Option<u64> {
+    crate::issue_of(&name.to_lock()?)
 }
 
 /// A sign of life goes before everything.

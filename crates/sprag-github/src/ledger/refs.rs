@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sprag_core::{ErrorKind, Result};
-use sprag_ledger::{Entry, Oid, RefName};
+use sprag_ledger::{Oid, RefName};
 
+use super::cache::Noted;
 use super::{GitHubLedger, message};
 use crate::api::Trouble;
 use crate::call::{Call, Cost, Urgency};
@@ -31,7 +32,6 @@ struct Target {
 
 #[derive(Deserialize)]
 struct Commit {
-    sha: String,
     message: String,
 }
 
@@ -111,7 +111,7 @@ impl GitHubLedger {
     }
 
     /// The entries of these commits, which are remembered.
-    pub(super) fn commits(&self, oids: &[&Oid]) -> Result<Vec<(Oid, Entry)>> {
+    pub(super) fn commits(&self, oids: &[&Oid]) -> Result<Vec<(Oid, Noted)>> {
         let mut read = Vec::new();
         if oids.len() < TOGETHER {
             for oid in oids {
@@ -130,7 +130,7 @@ impl GitHubLedger {
         Ok(read)
     }
 
-    fn commits_together(&self, oids: &[&Oid], read: &mut Vec<(Oid, Entry)>) -> Result<()> {
+    fn commits_together(&self, oids: &[&Oid], read: &mut Vec<(Oid, Noted)>) -> Result<()> {
         let each = oids.iter().enumerate().map(|(index, oid)| {
             format!("c{index}: object(oid: \"{oid}\") {{ ... on Commit {{ message }} }}\n")
         });
@@ -152,7 +152,7 @@ impl GitHubLedger {
     }
 
     /// A commit and what came before it, the newest first.
-    pub(super) fn ancestry(&self, tip: &Oid, limit: usize) -> Result<Vec<(Oid, Entry)>, Trouble> {
+    pub(super) fn ancestry(&self, tip: &Oid, limit: usize) -> Result<Vec<(Oid, Noted)>, Trouble> {
         let mut line = Vec::new();
         let path = format!("{}/commits", self.api.repository);
         let mut query = format!("sha={tip}&per_page={}", limit.clamp(1, 100));

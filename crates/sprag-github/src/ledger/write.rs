@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 use sprag_core::{ErrorKind, Result};
-use sprag_ledger::{Change, Entry, New, Oid, RefName, Swapped};
+use sprag_ledger::{Change, New, Oid, Swapped};
 
+use super::cache::Noted;
 use super::refs::{inner, oid};
 use super::{GitHubLedger, ReadBack, in_doubt, message, nothing_done};
 use crate::api::Trouble;
@@ -27,7 +28,7 @@ impl GitHubLedger {
     /// Swaps one ref: two requests.
     pub(super) fn swap_one(&self, change: &Change, urgency: Urgency) -> Result<Swapped> {
         let Change { name, old, new } = change;
-        let mine = self.target(new, old.as_ref(), urgency)?;
+        let mine = self.target(change, urgency)?;
         let Some(mine) = mine else {
             return Err(error(ErrorKind::BadInput, format!("{name} is not swapped to nowhere alone")));
         };
@@ -83,7 +84,7 @@ impl GitHubLedger {
         let repository = self.repository_id(urgency)?;
         let mut targets = Vec::new();
         for change in changes {
-            targets.push(self.target(&change.new, change.old.as_ref(), urgency)?);
+            targets.push(self.target(change, urgency)?);
         }
         let updates: Vec<_> = changes
             .iter()
@@ -147,24 +148,27 @@ impl GitHubLedger {
     }
 
     /// The commit that a ref is to point to; written if it is an entry.
-    fn target(&self, new: &New, old: Option<&Oid>, urgency: Urgency) -> Result<Option<Oid>> {
-        match new {
+    fn target(&self, change: &Change, urgency: Urgency) -> Result<Option<Oid>> {
+        match &change.new {
             New::Nowhere => Ok(None),
             New::At(oid) => Ok(Some(oid.clone())),
-            New::Entry(entry) => self.commit(entry, old, urgency).map(Some),
+            New::Entry(entry) => {
+                let comment = super::issue(&change.name).and_then(|issue| self.hints.get(issue));
+                self.commit((entry.clone(), comment), change.old.as_ref(), urgency).map(Some)
+            }
         }
     }
 
-    fn commit(&self, entry: &Entry, old: Option<&Oid>, urgency: Urgency) -> Result<Oid> {
+    fn commit(&self, entry: Noted, old: Option<&Oid>, urgency: Urgency) -> Result<Oid> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.try_commit(entry, old, urgency) {
+            match self.try_commit(&entry, old, urgency) {
                 // A commit that no ref points to is nothing.
                 Err(Trouble::Unknown(_)) if tries < TRIES => {}
                 Err(trouble) => return Err(trouble.into()),
                 Ok(oid) => {
-                    self.entries.put(oid.clone(), entry.clone());
+                    self.entries.put(oid.clone(), entry);
                     return Ok(oid);
                 }
             }
@@ -173,13 +177,13 @@ impl GitHubLedger {
 
     fn try_commit(
         &self,
-        entry: &Entry,
+        entry: &Noted,
         old: Option<&Oid>,
         urgency: Urgency,
     ) -> Result<Oid, Trouble> {
         let tree = self.tree.get().map_or(EMPTY_TREE, String::as_str);
         let parents: Vec<_> = old.iter().map(|oid| oid.as_str()).collect();
-        let body = json!({ "message": message::write(entry), "tree": tree, "parents": parents });
+        let body = json!({ "message": message::write(&entry.0, entry.1), "tree": tree, "parents": parents });
         let path = format!("{}/git/commits", self.api.repository);
         let call = Call::post(path, body).urgent(urgency);
         let answer = self.api.ask(&call)?;
@@ -228,6 +232,7 @@ impl GitHubLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sprag_ledger::RefName;
 
     #[test]
     fn only_signs_of_life_go_first() {

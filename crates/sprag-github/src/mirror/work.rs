@@ -1,0 +1,156 @@
+//! What the mirror's thread does.
+
+use sprag_core::{LeaseId, Result};
+
+use super::shown::{Shown, Stage};
+use super::{Shared, Task, Why};
+use crate::client::Issue;
+use crate::time;
+
+impl Shared {
+    /// Works until the mirror is dropped and everything is done.
+    pub(super) fn work(&self) {
+        while let Some(task) = self.next() {
+            let lease = task.lease();
+            let Some(mut shown) = self.board().shown.get(&lease).cloned() else { continue };
+            let done = match task {
+                // Who is gone again need not be shown.
+                Task::Show(lease) if self.is_to_be_cleared(lease) => Ok(()),
+                Task::Show(_) => self.show(&mut shown),
+                Task::Beat(_) => self.look_after(&mut shown),
+                Task::Clear(_) => self.clear(&mut shown),
+            };
+            if let Err(error) = &done {
+                let issue = shown.issue;
+                tracing::warn!(target: "sprag::github", issue, %error, "the lock is not shown on its issue");
+            }
+            self.settle(task, shown, done);
+        }
+    }
+
+    fn is_to_be_cleared(&self, lease: LeaseId) -> bool {
+        self.board().tasks.contains(&Task::Clear(lease))
+    }
+
+    fn settle(&self, task: Task, mut shown: Shown, done: Result<()>) {
+        let lease = task.lease();
+        shown.stage = match done {
+            Ok(()) => Stage::Shown,
+            Err(error) => Stage::Broken(Why::new(&error)),
+        };
+        let mut board = self.board();
+        if matches!(task, Task::Clear(_)) {
+            board.shown.remove(&lease);
+        } else if let Some(place) = board.shown.get_mut(&lease) {
+            *place = shown;
+        }
+        drop(board);
+        self.news.notify_waiters();
+    }
+
+    fn show(&self, shown: &mut Shown) -> Result<()> {
+        self.assign(shown)?;
+        self.write(shown)
+    }
+
+    fn assign(&self, shown: &mut Shown) -> Result<()> {
+        let Some(account) = self.client.account()? else { return Ok(()) };
+        let issue = self.client.assign_issue(shown.issue, &account)?;
+        shown.assigned = is_assigned(&issue, &account);
+        if !shown.assigned {
+            let issue = shown.issue;
+            tracing::warn!(target: "sprag::github", issue, "GitHub ignored the assignee: its account may not be assigned here");
+        }
+        Ok(())
+    }
+
+    /// Writes the comment, over the one that is there if that is known.
+    fn write(&self, shown: &mut Shown) -> Result<()> {
+        let body = shown.note.to_comment();
+        let known = shown.comment.as_ref().map(|(id, _)| *id);
+        let hint = known.or_else(|| self.hints.get(shown.issue));
+        let edited = hint.and_then(|id| self.client.edit_comment(id, &body).ok());
+        let comment = match edited {
+            Some(comment) => comment,
+            None => self.client.add_comment(shown.issue, &body)?,
+        };
+        self.hints.put(shown.issue, comment.id);
+        shown.comment = Some((comment.id, body));
+        shown.refreshed = self.clock.now();
+        Ok(())
+    }
+
+    /// Puts right what people changed, and refreshes the comment as often as we can afford.
+    fn look_after(&self, shown: &mut Shown) -> Result<()> {
+        if shown.comment.is_none() {
+            return self.show(shown);
+        }
+        self.look_after_assignee(shown)?;
+        if shown.revoked {
+            return Ok(());
+        }
+        let every = self.manner.refresh[usize::from(!(self.ample)())];
+        let due = self.clock.now().since(shown.refreshed) >= every;
+        let changed = self.is_comment_changed(shown)?;
+        if changed {
+            let issue = shown.issue;
+            tracing::warn!(target: "sprag::github", issue, "somebody changed the comment of the lock: it is written anew, and the lock is as it was");
+        }
+        if due || changed {
+            shown.note.heartbeat_last = self.wall_clock();
+            self.write(shown)?;
+        }
+        Ok(())
+    }
+
+    fn look_after_assignee(&self, shown: &mut Shown) -> Result<()> {
+        let Some(account) = self.client.account()?.filter(|_| shown.assigned) else {
+            return Ok(());
+        };
+        let settled = self.clock.now().since(shown.since) >= self.manner.settled;
+        if is_assigned(&self.client.get_issue(shown.issue)?, &account) {
+            shown.seen |= settled;
+            return Ok(());
+        }
+        let issue = shown.issue;
+        if self.manner.human_override && shown.seen {
+            tracing::warn!(target: "sprag::github", issue, "somebody took the assignee away: the lock is released");
+            shown.revoked = true;
+            return Ok(());
+        }
+        tracing::warn!(target: "sprag::github", issue, "somebody took the assignee away: it is put back, and the lock is as it was");
+        self.assign(shown)
+    }
+
+    fn is_comment_changed(&self, shown: &Shown) -> Result<bool> {
+        let Some((id, body)) = &shown.comment else { return Ok(true) };
+        match self.client.get_comment(*id) {
+            // GitHub may change the ends of lines.
+            Ok(Some(comment)) => Ok(comment.body.replace('\r', "").trim() != body.trim()),
+            Ok(None) => Ok(true),
+            Err(error) if error.is_unsupported() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that the work is done, and takes the assignee away.
+    fn clear(&self, shown: &mut Shown) -> Result<()> {
+        if shown.comment.is_some() {
+            shown.note.released_at = Some(self.wall_clock());
+            self.write(shown)?;
+        }
+        if let Some(account) = self.client.account()?.filter(|_| shown.assigned) {
+            self.client.unassign_issue(shown.issue, &account)?;
+        }
+        Ok(())
+    }
+
+    fn wall_clock(&self) -> String {
+        time::format(self.clock.unix_micros() / 1_000_000)
+    }
+}
+
+/// GitHub does not mind the case of names.
+fn is_assigned(issue: &Issue, account: &str) -> bool {
+    issue.assignees.iter().any(|assignee| assignee.eq_ignore_ascii_case(account))
+}
