@@ -15,6 +15,8 @@ pub enum Loss {
     Expired,
     /// The lease ran out because the store could not be reached to renew it.
     Unreachable,
+    /// The lease will run out, because the store allows no more requests before it does.
+    RateLimited,
     /// Another holder took the lock over, because this one looked dead or by force.
     Stolen {
         /// The worker that took it.
@@ -53,6 +55,7 @@ impl Loss {
         match self {
             Self::Expired => "expired",
             Self::Unreachable => "unreachable",
+            Self::RateLimited => "rate_limited",
             Self::Stolen { .. } => "taken_over",
             Self::Broken { .. } => "broken",
             Self::SessionDied => "session_died",
@@ -72,6 +75,9 @@ impl fmt::Display for Loss {
             Self::Expired => f.write_str("its lease expired"),
             Self::Unreachable => {
                 f.write_str("its lease expired while the store could not be reached")
+            }
+            Self::RateLimited => {
+                f.write_str("the store's rate limit allows no renewal before its lease ends")
             }
             Self::Stolen { by, forced: false } => write!(f, "{by} took it over as stale"),
             Self::Stolen { by, forced: true } => write!(f, "{by} took it by force"),

@@ -2,14 +2,17 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::{ErrorKind, Result};
+use sprag_ledger::Abandoned;
 
 use crate::error::error;
+use crate::mirror::Manner;
 use crate::token::Token;
 
 /// How to open a [`GitHubStore`](crate::GitHubStore).
@@ -34,7 +37,10 @@ pub struct GitHubConfig {
     pub(crate) human_override: bool,
     pub(crate) show_node: bool,
     pub(crate) mirror: bool,
-    pub(crate) namespace: Option<String>,
+    pub(crate) queue: bool,
+    pub(crate) abandoned: Abandoned,
+    pub(crate) poll: RangeInclusive<Duration>,
+    pub(crate) manner: Manner,
     pub(crate) settle: Duration,
     pub(crate) timeout: Duration,
     pub(crate) state: Option<PathBuf>,
@@ -92,7 +98,10 @@ impl GitHubConfig {
             human_override: false,
             show_node: false,
             mirror: true,
-            namespace: None,
+            queue: false,
+            abandoned: Abandoned::Stays,
+            poll: Duration::from_secs(1)..=Duration::from_secs(16),
+            manner: Manner::default(),
             settle: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             state: state_folder(|name| std::env::var_os(name)),
@@ -175,6 +184,46 @@ impl GitHubConfig {
         self
     }
 
+    /// Whether those who wait stand in a queue, in which they are served in turn and by priority.
+    /// By default they only look, which costs nothing of the budget; a place in the queue costs
+    /// about four requests, and signs of life as if one held the lock.
+    #[must_use]
+    pub const fn queue(mut self, queue: bool) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// What becomes of a lock whose holder gives no sign of life any more. By default it stays,
+    /// for everybody to see, until somebody takes it over as stale.
+    #[must_use]
+    pub const fn abandoned(mut self, abandoned: Abandoned) -> Self {
+        self.abandoned = abandoned;
+        self
+    }
+
+    /// How often a lock is looked at while somebody waits: from 1 s to 16 s by default, the longer
+    /// the more seldom.
+    #[must_use]
+    pub const fn poll(mut self, poll: RangeInclusive<Duration>) -> Self {
+        self.poll = poll;
+        self
+    }
+
+    /// How often the comment on an issue is refreshed: every 5 minutes by default while there is
+    /// plenty of requests, every 28 while there is not.
+    #[must_use]
+    pub const fn refresh(mut self, ample: Duration, scarce: Duration) -> Self {
+        self.manner.refresh = [ample, scarce];
+        self
+    }
+
+    /// From when on a missing assignee counts as taken away by somebody; 1 min by default.
+    #[must_use]
+    pub const fn settled(mut self, settled: Duration) -> Self {
+        self.manner.settled = settled;
+        self
+    }
+
     /// How long claims are left to settle before they are counted, with [`Decides::Assignment`].
     /// 5 s by default, and not less, but on this machine.
     #[must_use]
@@ -209,6 +258,15 @@ impl GitHubConfig {
     /// Whether the API is on this machine: a test, for which leases may be short.
     pub(crate) fn is_local(&self) -> bool {
         is_loopback(&self.api)
+    }
+
+    /// Where is kept what was seen of others.
+    pub(crate) fn observations(&self) -> Option<PathBuf> {
+        let folder = self.state.as_ref()?.join("github");
+        std::fs::create_dir_all(&folder).ok()?;
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let name: String = format!("{}-{}", self.api, self.shown()).chars().map(plain).collect();
+        Some(folder.join(format!("seen-{name}.json")))
     }
 
     /// The repository as people write it.

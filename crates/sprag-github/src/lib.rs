@@ -13,19 +13,25 @@ mod budget;
 mod call;
 mod client;
 mod config;
+mod diagnose;
 mod error;
 mod http;
 mod issues;
 mod ledger;
 mod mirror;
+mod pace;
+mod store;
 mod time;
 mod token;
 
 pub use client::{Comment, GitHubClient, Issue};
 pub use config::{Decides, GitHubConfig};
 pub use issues::HttpClient;
+pub use diagnose::forecast;
 pub use ledger::GitHubLedger;
 pub use mirror::{LockMetadata, LockNote};
+pub use sprag_ledger::Abandoned;
+pub use store::{GitHubStore, open};
 pub use token::Token;
 
 use sprag_core::LockName;

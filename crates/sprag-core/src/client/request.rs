@@ -109,8 +109,8 @@ impl LockRequest {
         self
     }
 
-    /// How long the lease lasts without being renewed; 30 s by default. A holder that dies blocks
-    /// others for at most so long.
+    /// How long the lease lasts without being renewed; by default as the store's capability says,
+    /// 30 s on most. A holder that dies blocks others for at most so long.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use sprag_core::clock::{Clock, Moment};
 use sprag_core::{Error, ErrorKind};
 
-pub(crate) use usage::{Heard, Limit, Verdict};
+pub(crate) use usage::{Heard, Limit, RENEWAL_CALLS, Verdict};
 use usage::{Plan, Usage};
 
 use crate::call::{Cost, Urgency};

@@ -30,10 +30,8 @@ pub struct GitHubLedger {
     entries: Cache,
     /// The tree that all our commits have.
     tree: OnceLock<String>,
-    /// How GraphQL names the repository.
-    id: OnceLock<String>,
-    /// Set once the repository was seen.
-    seen: OnceLock<()>,
+    /// How GraphQL names the repository, once it was seen.
+    repository: OnceLock<String>,
 }
 
 impl GitHubLedger {
@@ -43,14 +41,18 @@ impl GitHubLedger {
             hints,
             entries: Cache::default(),
             tree: OnceLock::new(),
-            id: OnceLock::new(),
-            seen: OnceLock::new(),
+            repository: OnceLock::new(),
         }
     }
 }
 
 impl Ledger for GitHubLedger {
     fn tips(&self, names: &[RefName]) -> Result<Vec<Option<Oid>>> {
+        if self.repository.get().is_none()
+            && let Some(tips) = self.first_look(names)?
+        {
+            return Ok(tips);
+        }
         names.iter().map(|name| Ok(self.tip(name)?)).collect()
     }
 
@@ -59,21 +61,15 @@ impl Ledger for GitHubLedger {
     }
 
     fn entries(&self, tips: &[(RefName, Oid)]) -> Result<Vec<Entry>> {
-        let missing: Vec<_> =
-            tips.iter().map(|(_, oid)| oid).filter(|oid| self.entries.get(oid).is_none()).collect();
-        let read = self.commits(&missing)?;
-        let found = |(name, oid): &(RefName, Oid)| {
-            let fresh = || read.iter().find(|(other, _)| other == oid).map(|(_, entry)| entry.clone());
-            let noted = self.entries.get(oid).or_else(fresh).ok_or_else(|| {
-                let message = format!("the entry {oid} is not in {}", self.api.shown);
-                error(ErrorKind::Corrupt, message)
-            })?;
-            if let (Some(issue), Some(comment)) = (issue(name), noted.1) {
+        let oids: Vec<_> = tips.iter().map(|(_, oid)| oid).collect();
+        let messages = self.messages(&oids)?;
+        let told = tips.iter().zip(messages).map(|((name, _), message)| {
+            if let (Some(issue), Some(comment)) = (issue(name), message.comment) {
                 self.hints.put(issue, comment);
             }
-            Ok(noted.0)
-        };
-        tips.iter().map(found).collect()
+            message.of(name).clone()
+        });
+        Ok(told.collect())
     }
 
     fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>> {
@@ -98,7 +94,7 @@ impl Ledger for GitHubLedger {
             None => Ok(Vec::new()),
             Some(tip) => {
                 let line = self.ancestry(&tip, limit)?.into_iter();
-                Ok(line.map(|(oid, (entry, _))| (oid, entry)).collect())
+                Ok(line.map(|(oid, message)| (oid, message.of(name).clone())).collect())
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Reading refs and commits.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sprag_core::{ErrorKind, Result};
 use sprag_ledger::{Oid, RefName};
 
-use super::cache::Noted;
-use super::{GitHubLedger, message};
+use super::GitHubLedger;
+use super::message::Message;
 use crate::api::Trouble;
 use crate::call::{Call, Cost, Urgency};
 use crate::error::error;
@@ -17,6 +20,13 @@ const MAX_PAGES: usize = 100;
 const TOGETHER: usize = 3;
 /// How many at once.
 const BATCH: usize = 50;
+
+#[derive(Deserialize)]
+struct Repository {
+    node_id: String,
+    #[serde(default)]
+    archived: bool,
+}
 
 #[derive(Deserialize)]
 struct Ref {
@@ -53,7 +63,7 @@ impl GitHubLedger {
         let answer = self.api.ask(&call)?;
         match answer.status {
             // GitHub says the same of a ref and of a repository that is not there.
-            404 => self.exists().map(|()| None),
+            404 => self.repository_id(Urgency::Normal).map(|_| None),
             _ if answer.is_success() => {
                 let found: Ref = answer.read(name.as_str()).map_err(Trouble::Refused)?;
                 oid(&found.object.sha).map(Some).map_err(Trouble::Refused)
@@ -62,27 +72,66 @@ impl GitHubLedger {
         }
     }
 
-    /// Refuses a repository that is not there, once.
-    fn exists(&self) -> Result<(), Trouble> {
-        if self.seen.get().is_some() {
-            return Ok(());
+    /// How GraphQL names the repository. Asked once; a repository that is not there, or into which
+    /// nothing can be written, is refused.
+    pub(super) fn repository_id(&self, urgency: Urgency) -> Result<&str, Trouble> {
+        if let Some(id) = self.repository.get() {
+            return Ok(id);
         }
-        let call = Call::get(self.api.repository.clone());
+        let call = Call::get(self.api.repository.clone()).urgent(urgency);
         let answer = self.api.ask(&call)?;
         if !answer.is_success() {
             return Err(Trouble::Refused(self.api.refusal(&call, &answer)));
         }
-        let told: Value = answer.read(&self.api.shown).map_err(Trouble::Refused)?;
-        if told.get("archived").and_then(Value::as_bool) == Some(true) {
-            let message = format!(
-                "{} is archived, so nothing can be written: unarchive it",
-                self.api.shown
-            );
-            return Err(Trouble::Refused(error(ErrorKind::Refused, message)));
+        let told: Repository = answer.read(&self.api.shown).map_err(Trouble::Refused)?;
+        self.found(told.node_id, told.archived).map_err(Trouble::Refused)
+    }
+
+    fn found(&self, id: String, archived: bool) -> Result<&str> {
+        if archived {
+            let shown = &self.api.shown;
+            let message = format!("{shown} is archived, so nothing can be written: unarchive it");
+            return Err(error(ErrorKind::Refused, message));
         }
-        // Asked twice at once it is the same.
-        self.seen.get_or_init(|| ());
-        Ok(())
+        Ok(self.repository.get_or_init(|| id))
+    }
+
+    /// The first look of a process tells everything in one request: the repository, the refs and
+    /// the entries. `None` if it has to be done in another way. From then on each ref is asked for
+    /// by itself, because that is free where nothing has changed.
+    pub(super) fn first_look(&self, names: &[RefName]) -> Result<Option<Vec<Option<Oid>>>> {
+        let each = names.iter().enumerate().map(|(index, name)| {
+            let name = json!(name.as_str());
+            format!(
+                "r{index}: ref(qualifiedName: {name}) {{ target {{ oid ... on Commit {{ message }} }} }}\n"
+            )
+        });
+        let query = format!(
+            "query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) {{ id \
+             isArchived\n{}}} }}",
+            each.collect::<String>()
+        );
+        let variables = json!({ "owner": self.api.owner, "name": self.api.repo });
+        let asked = self.api.graphql(Cost::Query, Urgency::Normal, &query, variables);
+        // Whatever is wrong, the other way tells it better.
+        let Ok((data, errors)) = asked else { return Ok(None) };
+        let told = &data["repository"];
+        let Some(id) = told["id"].as_str().filter(|_| errors.is_empty()) else { return Ok(None) };
+        self.found(id.to_owned(), told["isArchived"].as_bool() == Some(true))?;
+        let mut tips = Vec::new();
+        for index in 0..names.len() {
+            let target = &told[format!("r{index}")]["target"];
+            let Some(sha) = target["oid"].as_str() else {
+                tips.push(None);
+                continue;
+            };
+            let tip = oid(sha)?;
+            if let Some(text) = target["message"].as_str() {
+                self.entries.put(tip.clone(), Message::read(text));
+            }
+            tips.push(Some(tip));
+        }
+        Ok(Some(tips))
     }
 
     pub(super) fn matching(&self, prefix: &str) -> Result<Vec<(RefName, Oid)>> {
@@ -110,32 +159,44 @@ impl GitHubLedger {
         Err(error(ErrorKind::StoreFull, message))
     }
 
-    /// The entries of these commits, which are remembered.
-    pub(super) fn commits(&self, oids: &[&Oid]) -> Result<Vec<(Oid, Noted)>> {
-        let mut read = Vec::new();
-        if oids.len() < TOGETHER {
-            for oid in oids {
+    /// What is in these commits.
+    pub(super) fn messages(&self, oids: &[&Oid]) -> Result<Vec<Arc<Message>>> {
+        let missing: Vec<_> =
+            oids.iter().copied().filter(|oid| self.entries.get(oid).is_none()).collect();
+        let mut read = HashMap::new();
+        if missing.len() < TOGETHER {
+            for oid in missing {
                 let call = Call::get(format!("{}/git/commits/{oid}", self.api.repository));
                 let commit: Commit = self.api.get(&call)?.read(oid.as_str())?;
-                read.push(((*oid).clone(), message::read(&commit.message)));
+                let message = Message::read(&commit.message);
+                read.insert(oid, self.entries.put(oid.clone(), message));
             }
         } else {
-            for batch in oids.chunks(BATCH) {
-                self.commits_together(batch, &mut read)?;
+            for batch in missing.chunks(BATCH) {
+                self.read_together(batch, &mut read)?;
             }
         }
-        for (oid, entry) in &read {
-            self.entries.put(oid.clone(), entry.clone());
-        }
-        Ok(read)
+        let found = |oid: &&Oid| {
+            let message = self.entries.get(oid).or_else(|| read.get(*oid).cloned());
+            message.ok_or_else(|| {
+                let message = format!("the entry {oid} is not in {}", self.api.shown);
+                error(ErrorKind::Corrupt, message)
+            })
+        };
+        oids.iter().map(found).collect()
     }
 
-    fn commits_together(&self, oids: &[&Oid], read: &mut Vec<(Oid, Noted)>) -> Result<()> {
+    fn read_together<'a>(
+        &self,
+        oids: &[&'a Oid],
+        read: &mut HashMap<&'a Oid, Arc<Message>>,
+    ) -> Result<()> {
         let each = oids.iter().enumerate().map(|(index, oid)| {
             format!("c{index}: object(oid: \"{oid}\") {{ ... on Commit {{ message }} }}\n")
         });
         let query = format!(
-            "query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) {{\n{}}} }}",
+            "query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) \
+             {{\n{}}} }}",
             each.collect::<String>()
         );
         let variables = json!({ "owner": self.api.owner, "name": self.api.repo });
@@ -146,13 +207,13 @@ impl GitHubLedger {
                 let told = errors.first().map_or("no such commit", String::as_str);
                 error(ErrorKind::Corrupt, format!("the entry {oid} cannot be read: {told}"))
             })?;
-            read.push(((*oid).clone(), message::read(text)));
+            read.insert(oid, self.entries.put((*oid).clone(), Message::read(text)));
         }
         Ok(())
     }
 
     /// A commit and what came before it, the newest first.
-    pub(super) fn ancestry(&self, tip: &Oid, limit: usize) -> Result<Vec<(Oid, Noted)>, Trouble> {
+    pub(super) fn ancestry(&self, tip: &Oid, limit: usize) -> Result<Vec<(Oid, Message)>, Trouble> {
         let mut line = Vec::new();
         let path = format!("{}/commits", self.api.repository);
         let mut query = format!("sha={tip}&per_page={}", limit.clamp(1, 100));
@@ -165,7 +226,7 @@ impl GitHubLedger {
             let listed: Vec<Listed> = answer.read("history").map_err(Trouble::Refused)?;
             for Listed { sha, commit } in listed {
                 let oid = oid(&sha).map_err(Trouble::Refused)?;
-                line.push((oid, message::read(&commit.message)));
+                line.push((oid, Message::read(&commit.message)));
             }
             match answer.facts.next {
                 Some(next) if line.len() < limit => query = next,

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::json;
 use sprag_core::{ErrorKind, Result};
-use sprag_ledger::{Change, New, Oid, Swapped};
+use sprag_ledger::{Change, Entry, New, Oid, RefName, Swapped};
 
-use super::cache::Noted;
+use super::message::Message;
 use super::refs::{inner, oid};
-use super::{GitHubLedger, ReadBack, in_doubt, message, nothing_done};
+use super::{GitHubLedger, ReadBack, in_doubt, nothing_done};
 use crate::api::Trouble;
 use crate::call::{Call, Cost, Urgency};
 use crate::error::error;
@@ -28,7 +28,7 @@ impl GitHubLedger {
     /// Swaps one ref: two requests.
     pub(super) fn swap_one(&self, change: &Change, urgency: Urgency) -> Result<Swapped> {
         let Change { name, old, new } = change;
-        let mine = self.target(change, urgency)?;
+        let mine = self.target(change, Vec::new(), urgency)?;
         let Some(mine) = mine else {
             return Err(error(ErrorKind::BadInput, format!("{name} is not swapped to nowhere alone")));
         };
@@ -81,11 +81,8 @@ impl GitHubLedger {
 
     /// Swaps several refs, or deletes some: all or none.
     pub(super) fn swap_all(&self, changes: &[Change], urgency: Urgency) -> Result<Vec<Swapped>> {
-        let repository = self.repository_id(urgency)?;
-        let mut targets = Vec::new();
-        for change in changes {
-            targets.push(self.target(change, urgency)?);
-        }
+        let repository = self.repository_id(urgency)?.to_owned();
+        let targets = self.targets(changes, urgency)?;
         let updates: Vec<_> = changes
             .iter()
             .zip(&targets)
@@ -147,28 +144,56 @@ impl GitHubLedger {
         Ok(found.iter().map(answer).collect())
     }
 
+    /// The commits that refs are to point to. Signs of life of sessions go along in the commit of
+    /// a lock, where there is one.
+    fn targets(&self, changes: &[Change], urgency: Urgency) -> Result<Vec<Option<Oid>>> {
+        let of_lock = |change: &Change| change.name.as_str().starts_with(RefName::locks());
+        let is_guest = |change: &Change| change.name.as_str().starts_with(RefName::sessions());
+        let host = changes.iter().position(|c| of_lock(c) && matches!(c.new, New::Entry(_)));
+        let Some(host) = host else {
+            return changes.iter().map(|change| self.target(change, Vec::new(), urgency)).collect();
+        };
+        let guests = changes.iter().filter(|change| is_guest(change));
+        let also = guests.filter_map(|change| match &change.new {
+            New::Entry(entry) => Some((change.name.clone(), entry.clone())),
+            New::At(_) | New::Nowhere => None,
+        });
+        let shared = self.target(&changes[host], also.collect(), urgency)?;
+        let target = |(index, change): (usize, &Change)| match &change.new {
+            New::Entry(_) if index == host || is_guest(change) => Ok(shared.clone()),
+            _ => self.target(change, Vec::new(), urgency),
+        };
+        changes.iter().enumerate().map(target).collect()
+    }
+
     /// The commit that a ref is to point to; written if it is an entry.
-    fn target(&self, change: &Change, urgency: Urgency) -> Result<Option<Oid>> {
+    fn target(
+        &self,
+        change: &Change,
+        also: Vec<(RefName, Entry)>,
+        urgency: Urgency,
+    ) -> Result<Option<Oid>> {
         match &change.new {
             New::Nowhere => Ok(None),
             New::At(oid) => Ok(Some(oid.clone())),
             New::Entry(entry) => {
                 let comment = super::issue(&change.name).and_then(|issue| self.hints.get(issue));
-                self.commit((entry.clone(), comment), change.old.as_ref(), urgency).map(Some)
+                let message = Message { also, ..Message::new(entry.clone(), comment) };
+                self.commit(message, change.old.as_ref(), urgency).map(Some)
             }
         }
     }
 
-    fn commit(&self, entry: Noted, old: Option<&Oid>, urgency: Urgency) -> Result<Oid> {
+    fn commit(&self, message: Message, old: Option<&Oid>, urgency: Urgency) -> Result<Oid> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.try_commit(&entry, old, urgency) {
+            match self.try_commit(&message, old, urgency) {
                 // A commit that no ref points to is nothing.
                 Err(Trouble::Unknown(_)) if tries < TRIES => {}
                 Err(trouble) => return Err(trouble.into()),
                 Ok(oid) => {
-                    self.entries.put(oid.clone(), entry);
+                    self.entries.put(oid.clone(), message);
                     return Ok(oid);
                 }
             }
@@ -177,13 +202,13 @@ impl GitHubLedger {
 
     fn try_commit(
         &self,
-        entry: &Noted,
+        message: &Message,
         old: Option<&Oid>,
         urgency: Urgency,
     ) -> Result<Oid, Trouble> {
         let tree = self.tree.get().map_or(EMPTY_TREE, String::as_str);
         let parents: Vec<_> = old.iter().map(|oid| oid.as_str()).collect();
-        let body = json!({ "message": message::write(&entry.0, entry.1), "tree": tree, "parents": parents });
+        let body = json!({ "message": message.write(), "tree": tree, "parents": parents });
         let path = format!("{}/git/commits", self.api.repository);
         let call = Call::post(path, body).urgent(urgency);
         let answer = self.api.ask(&call)?;
@@ -194,7 +219,7 @@ impl GitHubLedger {
             }
             // Some servers want to have seen the tree before.
             404 | 422 if self.tree.get().is_none() && self.plant(urgency)? => {
-                self.try_commit(entry, old, urgency)
+                self.try_commit(message, old, urgency)
             }
             _ => Err(Trouble::Refused(self.api.refusal(&call, &answer))),
         }
@@ -213,26 +238,11 @@ impl GitHubLedger {
         self.tree.get_or_init(|| made.sha);
         Ok(true)
     }
-
-    /// How GraphQL names the repository.
-    fn repository_id(&self, urgency: Urgency) -> Result<String> {
-        if let Some(id) = self.id.get() {
-            return Ok(id.clone());
-        }
-        let call = Call::get(self.api.repository.clone()).urgent(urgency);
-        let told: serde_json::Value = self.api.get(&call)?.read(&self.api.shown)?;
-        let Some(id) = told.get("node_id").and_then(|id| id.as_str()) else {
-            let message = format!("GitHub does not tell the id of {}", self.api.shown);
-            return Err(error(ErrorKind::Corrupt, message));
-        };
-        Ok(self.id.get_or_init(|| id.to_owned()).clone())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sprag_ledger::RefName;
 
     #[test]
     fn only_signs_of_life_go_first() {

@@ -120,15 +120,17 @@ impl Mirror {
     }
 
     /// Shows that a lock is going to be released, but waits no longer than `limit` for it.
-    pub(crate) async fn clear(&self, lease: LeaseId, limit: Duration, timers: impl Fn(Duration) -> Sleep + Send) {
+    pub(crate) async fn clear(&self, lease: LeaseId, limit: Duration) {
         if !self.is_showing(lease) {
             return;
         }
         self.shared.push(Task::Clear(lease));
         let cleared = self.shared.until(|board| (!board.shown.contains_key(&lease)).then_some(()));
-        tokio::select! {
-            () = cleared => {}
-            () = timers(limit) => self.forget(lease),
+        // Without timers there is no limit, and then nobody waits.
+        if tokio::runtime::Handle::try_current().is_ok()
+            && tokio::time::timeout(limit, cleared).await.is_err()
+        {
+            self.forget(lease);
         }
     }
 
@@ -160,9 +162,6 @@ impl Mirror {
         self.shared.board().shown.get(&lease).filter(|shown| shown.revoked).map(|shown| shown.issue)
     }
 }
-
-/// A timer of whoever waits.
-pub(crate) type Sleep = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Drop for Mirror {
     fn drop(&mut self) {

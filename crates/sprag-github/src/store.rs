@@ -1,0 +1,374 @@
+//! [`GitHubStore`]: a [`LedgerStore`] on GitHub's refs, whose locks are shown on issues and whose
+//! holders are told before the budget ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sprag_core::audit::{AuditEntry, AuditQuery};
+use sprag_core::clock::{Clock, Moment};
+use sprag_core::diagnosis::Finding;
+use sprag_core::store::{
+    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
+    Renewed, Request, Takeover,
+};
+use sprag_core::{
+    Capability, Fence, LeaseId, LockName, LockView, Loss, Mode, Result, SessionId, Store,
+};
+use sprag_ledger::{LedgerStore, Settings};
+
+use crate::api::Api;
+use crate::config::{Decides, GitHubConfig};
+use crate::diagnose;
+use crate::error::STORE;
+use crate::issue_of;
+use crate::issues::HttpClient;
+use crate::ledger::GitHubLedger;
+use crate::mirror::{Hints, LockNote, Manner, Mirror};
+use crate::pace::Pace;
+
+/// How long a lease is that nobody gave a length.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(300);
+/// The shortest lease: four signs of life a minute are as many as one account can well give.
+const MIN_TTL: Duration = Duration::from_secs(45);
+/// How late GitHub's answers may be.
+const LAG: Duration = Duration::from_secs(10);
+/// How long a release waits for the issue to show it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Locks in a GitHub repository.
+///
+/// # Guarantees
+///
+/// L3 as long as GitHub compares and swaps refs as it says. See [`LedgerStore`] for what counts as
+/// a sign of life.
+#[derive(Clone, Debug)]
+pub struct GitHubStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ledger: LedgerStore,
+    capability: Capability,
+    api: Arc<Api>,
+    client: HttpClient,
+    mirror: Option<Arc<Mirror>>,
+    show_node: bool,
+    clock: Arc<dyn Clock>,
+    pace: Pace,
+    /// Until when each lease is good, counted from when its last renewal was sent.
+    good_until: Mutex<HashMap<LeaseId, Moment>>,
+}
+
+impl GitHubStore {
+    /// Opens the store. Nothing is asked of GitHub yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is no token, or the operating system gives it no threads.
+    pub fn open(config: &GitHubConfig) -> Result<Self> {
+        Self::over(config, Arc::new(Api::new(config)?))
+    }
+
+    pub(crate) fn over(config: &GitHubConfig, api: Arc<Api>) -> Result<Self> {
+        let hints = Arc::<Hints>::default();
+        let ledger = Arc::new(GitHubLedger::new(Arc::clone(&api), Arc::clone(&hints)));
+        let mut settings = Settings::new(STORE);
+        settings.capability = capability(config);
+        settings.abandoned = config.abandoned;
+        settings.poll = config.poll.clone();
+        settings.lag = if config.is_local() { Duration::ZERO } else { LAG };
+        settings.observations = config.observations();
+        settings.notes = false;
+        let capability = settings.capability.clone();
+        let clock = Arc::clone(&config.clock);
+        let ledger = LedgerStore::with_clock(ledger, settings, Arc::clone(&clock))?;
+        let client = HttpClient::over(Arc::clone(&api));
+        let mirror = if config.mirror {
+            let manner = Manner { human_override: config.human_override, ..config.manner };
+            let budget = Arc::clone(&api.budget);
+            let ample = move || budget.is_ample();
+            let client = Arc::new(client.patient());
+            Some(Arc::new(Mirror::start(client, Arc::clone(&clock), manner, hints, ample)?))
+        } else {
+            None
+        };
+        let (show_node, pace) = (config.show_node, Pace::new(config.poll.clone()));
+        let good_until = Mutex::default();
+        let inner =
+            Inner { ledger, capability, api, client, mirror, show_node, clock, pace, good_until };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What such a store can do, without opening one.
+    pub fn ability() -> Capability {
+        let mut capability = Settings::new(STORE).capability;
+        capability.default_ttl = DEFAULT_TTL;
+        capability.min_ttl = MIN_TTL;
+        capability.queue = false;
+        capability
+    }
+
+    /// The locks themselves, without anything on issues.
+    pub fn ledger(&self) -> &LedgerStore {
+        &self.inner.ledger
+    }
+
+    /// The issues, inside of the same budget.
+    pub fn client(&self) -> &HttpClient {
+        &self.inner.client
+    }
+
+    /// The session that this process gives its signs of life for.
+    pub fn session(&self) -> SessionId {
+        self.inner.ledger.session()
+    }
+
+    /// Whether there is plenty of the budget left.
+    pub fn is_budget_ample(&self) -> bool {
+        self.inner.api.budget.is_ample()
+    }
+
+    /// Waits until the issue of a lock shows who holds it.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be shown; the lock is held all the same.
+    pub async fn shown(&self, lease: LeaseId) -> Result<()> {
+        match &self.inner.mirror {
+            Some(mirror) => mirror.shown(lease).await,
+            None => Ok(()),
+        }
+    }
+
+    fn good_until(&self) -> MutexGuard<'_, HashMap<LeaseId, Moment>> {
+        self.inner.good_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a lock that was granted just now.
+    async fn show(&self, request: &Request, grant: &Grant, before: Option<String>) {
+        let Some(mirror) = &self.inner.mirror else { return };
+        let Some(issue) = issue_of(&request.name) else { return };
+        if mirror.is_showing(request.lease) || request.mode != Mode::Exclusive {
+            return;
+        }
+        let now = self.inner.clock.unix_micros() / 1_000_000;
+        let mut note = LockNote::new(&request.holder, grant.fence, now, self.inner.show_node);
+        if grant.took_over {
+            note.stolen_from = Some(before.unwrap_or_else(|| "its holder".to_owned()));
+            note.forced = request.takeover == Takeover::Force;
+        }
+        mirror.show(request.lease, issue, note);
+    }
+
+    /// Who holds the lock that is going to be taken from them.
+    async fn holder(&self, request: &Request) -> Option<String> {
+        let known = self.inner.pace.last(&request.name).map(|seen| seen.holders);
+        let holders = match known {
+            Some(holders) => holders,
+            None if request.takeover == Takeover::Force => {
+                self.inner.ledger.inspect(&request.name).await.ok()?.holders
+            }
+            None => return None,
+        };
+        let holder = holders.into_iter().next()?.holder;
+        let note = LockNote::new(&holder, Fence::ZERO, 0, self.inner.show_node);
+        Some(note.worker_id)
+    }
+
+    /// What ends a lease before GitHub is asked: the budget, or somebody on the issue.
+    async fn ended(&self, renewal: &Renewal) -> Option<Loss> {
+        let good_until = self.good_until().get(&renewal.lease).copied();
+        if let Some(good_until) = good_until
+            && self.inner.api.budget.next_renewal() >= good_until
+        {
+            return Some(Loss::RateLimited);
+        }
+        let issue = self.inner.mirror.as_ref()?.revoked(renewal.lease)?;
+        let view = self.inner.ledger.inspect(&renewal.name).await.ok()?;
+        let held = view.holders.iter().find(|holder| holder.lease == renewal.lease)?;
+        // If it cannot be released it ends by itself, since it is not renewed.
+        drop(self.inner.ledger.release(&renewal.name, renewal.lease).await);
+        let reason = format!("the assignee of issue {issue} was taken away");
+        Some(Loss::Broken { by: "somebody on GitHub".into(), reason, fence: held.fence })
+    }
+
+    fn note(&self, renewal: &Renewal, answer: &Renewed, sent: Moment) {
+        let mirror = self.inner.mirror.as_ref();
+        match answer {
+            Renewed::Held(_) => {
+                self.good_until().insert(renewal.lease, sent.plus(renewal.ttl));
+                if let Some(mirror) = mirror {
+                    mirror.beat(renewal.lease);
+                }
+            }
+            Renewed::Lost(_) => {
+                self.good_until().remove(&renewal.lease);
+                if let Some(mirror) = mirror {
+                    mirror.forget(renewal.lease);
+                }
+            }
+            Renewed::Waiting => {}
+        }
+    }
+}
+
+fn capability(config: &GitHubConfig) -> Capability {
+    let mut capability = GitHubStore::ability();
+    capability.queue = config.queue;
+    if config.is_local() {
+        capability.min_ttl = Duration::from_millis(100);
+    }
+    capability
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Store for GitHubStore {
+    fn capability(&self) -> &Capability {
+        &self.inner.capability
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
+        let (pace, sent) = (&self.inner.pace, self.inner.clock.now());
+        if !request.queue
+            && let Some(seen) = pace.too_early(&request.name, request.lease, sent)
+        {
+            return Ok(Attempt::Held(seen));
+        }
+        let before = match request.takeover {
+            Takeover::No => None,
+            Takeover::Overdue(_) | Takeover::Force => self.holder(request).await,
+        };
+        let attempt = self.inner.ledger.try_acquire(request).await?;
+        match &attempt {
+            Attempt::Held(seen) => pace.saw(&request.name, request.lease, seen, sent),
+            Attempt::Granted(grant) => {
+                pace.changed(&request.name);
+                self.good_until().entry(request.lease).or_insert(sent.plus(request.ttl));
+                if !request.fixed {
+                    let keeper = self.session().to_string();
+                    self.inner.api.budget.beat(&keeper, request.ttl / 3);
+                }
+                self.show(request, grant, before).await;
+            }
+            Attempt::Queued(_) | Attempt::Gone(_) => {}
+        }
+        Ok(attempt)
+    }
+
+    async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let sent = self.inner.clock.now();
+        let mut answers = Vec::with_capacity(leases.len());
+        for renewal in leases {
+            answers.push(self.ended(renewal).await.map(Renewed::Lost));
+        }
+        let asked: Vec<_> = leases.iter().zip(&answers).filter(|(_, end)| end.is_none()).collect();
+        let asked: Vec<_> = asked.into_iter().map(|(renewal, _)| renewal.clone()).collect();
+        if let Some(shortest) = asked.iter().map(|renewal| renewal.ttl).min() {
+            self.inner.api.budget.beat(&self.session().to_string(), shortest / 3);
+        }
+        let renewed = if asked.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.inner.ledger.renew(&asked).await
+        };
+        let mut renewed = match renewed {
+            Ok(renewed) => renewed.into_iter(),
+            // The one that failed may have used up what was left.
+            Err(error) => {
+                for (renewal, answer) in leases.iter().zip(&mut answers) {
+                    *answer = match answer.take() {
+                        None => self.ended(renewal).await.map(Renewed::Lost),
+                        known => known,
+                    };
+                }
+                if answers.iter().any(Option::is_none) {
+                    return Err(error);
+                }
+                Vec::new().into_iter()
+            }
+        };
+        let lost = || Renewed::Lost(Loss::StateLost);
+        let answers = answers.into_iter().map(|end| end.or_else(|| renewed.next()));
+        let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(lost)).collect();
+        for (renewal, answer) in leases.iter().zip(&answers) {
+            self.note(renewal, answer, sent);
+        }
+        Ok(answers)
+    }
+
+    async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
+        self.inner.ledger.convert(conversion).await
+    }
+
+    async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
+        // First the issue: whoever comes next shows itself there, and must not be overwritten.
+        if let Some(mirror) = &self.inner.mirror {
+            mirror.clear(lease, FAREWELL).await;
+        }
+        let released = self.inner.ledger.release(name, lease).await?;
+        self.good_until().remove(&lease);
+        self.inner.pace.changed(name);
+        Ok(released)
+    }
+
+    async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.inner.ledger.withdraw(name, lease).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockView> {
+        self.inner.ledger.inspect(name).await
+    }
+
+    async fn list(&self, listing: &Listing) -> Result<Page> {
+        self.inner.ledger.list(listing).await
+    }
+
+    async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
+        self.inner.pace.changed(&eviction.name);
+        self.inner.ledger.evict(eviction).await
+    }
+
+    async fn changed(&self, name: &LockName, lease: LeaseId) {
+        self.inner.ledger.changed(name, lease).await;
+    }
+
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        None
+    }
+
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.inner.ledger.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.inner.ledger.severed().await;
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.inner.ledger.audit(query).await
+    }
+
+    async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
+        self.inner.ledger.note(entries).await
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        diagnose::examine(Arc::clone(&self.inner.api)).await
+    }
+}
+
+/// Which of the two kinds a configuration asks for, as a store.
+///
+/// # Errors
+///
+/// As [`GitHubStore::open`].
+pub fn open(config: &GitHubConfig) -> Result<Arc<dyn Store>> {
+    match config.decides {
+        Decides::Refs => Ok(Arc::new(GitHubStore::open(config)?)),
+        Decides::Assignment => Err(crate::error::error(sprag_core::ErrorKind::Unsupported, "soon")),
+    }
+}
