@@ -57,7 +57,7 @@ impl Api {
         };
         let fingerprint = token.fingerprint(&config.api);
         let clock = Arc::clone(&config.clock);
-        let budget = Budget::new(config.state.as_deref(), &fingerprint, clock);
+        let budget = Budget::new(config.state.as_deref(), &fingerprint, clock).ahead(config.limits);
         Self::with_budget(config, token, budget)
     }
 
@@ -138,7 +138,9 @@ impl Api {
                     to a token with the permissions contents:write and issues:write"
                 .to_owned(),
             403 if said.contains("archived") => {
-                format!("{repository} is archived, so nothing can be written: unarchive it ({said})")
+                format!(
+                    "{repository} is archived, so nothing can be written: unarchive it ({said})"
+                )
             }
             403 => format!(
                 "the token may not {} on {repository}: give it contents:write and issues:write, \
@@ -159,7 +161,9 @@ impl Api {
             410 => format!("that was deleted from {repository}: {} ({said})", call.path),
             status => format!("GitHub answered {status} to {}: {said}", call.shown()),
         };
-        error(ErrorKind::Refused, message)
+        // An issue that is not there is a wrong number, not a wrong token.
+        let no_issue = call.path.contains("/issues/") && matches!(answer.status, 301 | 404 | 410);
+        error(if no_issue { ErrorKind::BadInput } else { ErrorKind::Refused }, message)
     }
 
     fn moved(&self, call: &Call, answer: &Answer) -> String {
@@ -177,7 +181,9 @@ impl Api {
         let shown = &self.shown;
         match follow {
             Some(name) if call.path.contains("/issues/") => {
-                format!("that issue of {shown} was transferred or its repository renamed: it is {name} now")
+                format!(
+                    "that issue of {shown} was transferred or its repository renamed: it is {name} now"
+                )
             }
             Some(name) => format!("{shown} was renamed: it is {name} now; use github://{name}"),
             None => format!("{shown} was renamed or moved: use its new name"),

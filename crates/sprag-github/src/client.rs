@@ -195,4 +195,6 @@ pub struct Comment {
     pub body: String,
     /// When it was changed last, by GitHub's clock.
     pub updated_at: String,
+    /// Whether its author owns the repository, or works in it.
+    pub by_member: bool,
 }

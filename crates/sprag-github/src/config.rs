@@ -38,6 +38,8 @@ pub struct GitHubConfig {
     pub(crate) show_node: bool,
     pub(crate) mirror: bool,
     pub(crate) queue: bool,
+    pub(crate) notes: bool,
+    pub(crate) limits: bool,
     pub(crate) abandoned: Abandoned,
     pub(crate) poll: RangeInclusive<Duration>,
     pub(crate) manner: Manner,
@@ -99,6 +101,8 @@ impl GitHubConfig {
             show_node: false,
             mirror: true,
             queue: false,
+            notes: false,
+            limits: true,
             abandoned: Abandoned::Stays,
             poll: Duration::from_secs(1)..=Duration::from_secs(16),
             manner: Manner::default(),
@@ -140,7 +144,8 @@ impl GitHubConfig {
             return Err(error(ErrorKind::BadInput, message));
         }
         if url.contains(['@', '?', '#', ' ']) {
-            let message = "the address of the API has a user, parameters or a blank: leave them out";
+            let message =
+                "the address of the API has a user, parameters or a blank: leave them out";
             return Err(error(ErrorKind::BadInput, message));
         }
         self.api = url.to_owned();
@@ -186,10 +191,27 @@ impl GitHubConfig {
 
     /// Whether those who wait stand in a queue, in which they are served in turn and by priority.
     /// By default they only look, which costs nothing of the budget; a place in the queue costs
-    /// about four requests, and signs of life as if one held the lock.
+    /// about four requests, and signs of life as if one held the lock. Shared locks and semaphores
+    /// need it, because without it writers could wait for ever.
     #[must_use]
     pub const fn queue(mut self, queue: bool) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// Whether what only the client knows is in the audit trail: who was refused, who renewed late.
+    /// Off by default, because each costs two requests.
+    #[must_use]
+    pub const fn notes(mut self, notes: bool) -> Self {
+        self.notes = notes;
+        self
+    }
+
+    /// Whether the limits that GitHub documents are kept ahead of time. On by default; a server of
+    /// your own may have none, and then only what it says counts.
+    #[must_use]
+    pub const fn limits(mut self, limits: bool) -> Self {
+        self.limits = limits;
         self
     }
 

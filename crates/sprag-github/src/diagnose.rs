@@ -56,7 +56,8 @@ fn look(api: &Arc<Api>) -> Result<Vec<Finding>> {
     let who = account.as_deref().unwrap_or("an App");
     findings.push(match told.permissions {
         Some(Permissions { push: false }) => Finding::fail(format!(
-            "the token of {who} may not write to {}", api.shown
+            "the token of {who} may not write to {}",
+            api.shown
         ))
         .fix("give it contents:write and issues:write, or use ?mode=assignment, which is only L1"),
         _ => Finding::good(format!("the token of {who} may write to {}", api.shown)),

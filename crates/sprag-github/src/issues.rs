@@ -61,7 +61,11 @@ impl HttpClient {
     }
 
     /// All pages of a list, and GitHub's time of the last.
-    fn pages<T: for<'de> Deserialize<'de>>(&self, path: &str, query: &str) -> Result<(Vec<T>, u64)> {
+    fn pages<T: for<'de> Deserialize<'de>>(
+        &self,
+        path: &str,
+        query: &str,
+    ) -> Result<(Vec<T>, u64)> {
         let (mut all, mut query, mut date) = (Vec::new(), query.to_owned(), 0);
         for _ in 0..MAX_PAGES {
             let call = Call::get(format!("{path}?{query}")).urgent(self.urgency);
@@ -246,6 +250,8 @@ struct WireComment {
     body: Option<String>,
     #[serde(default)]
     updated_at: String,
+    #[serde(default)]
+    author_association: String,
 }
 
 impl From<WireComment> for Comment {
@@ -255,6 +261,7 @@ impl From<WireComment> for Comment {
             author: told.user.map(|user| user.login).unwrap_or_default(),
             body: told.body.unwrap_or_default(),
             updated_at: told.updated_at,
+            by_member: matches!(&*told.author_association, "OWNER" | "MEMBER" | "COLLABORATOR"),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! limits ahead of time.
 
 mod api;
+mod assignment;
 mod budget;
 mod call;
 mod client;
@@ -18,17 +19,23 @@ mod error;
 mod http;
 mod issues;
 mod ledger;
+mod manager;
 mod mirror;
 mod pace;
 mod store;
 mod time;
 mod token;
 
+pub use assignment::AssignmentStore;
 pub use client::{Comment, GitHubClient, Issue};
 pub use config::{Decides, GitHubConfig};
-pub use issues::HttpClient;
 pub use diagnose::forecast;
+pub use issues::HttpClient;
 pub use ledger::GitHubLedger;
+pub use manager::{
+    AcquireOptions, AcquireResult, ConflictStrategy, LockManager, LockManagerConfig, LockMetrics,
+    LockStatus,
+};
 pub use mirror::{LockMetadata, LockNote};
 pub use sprag_ledger::Abandoned;
 pub use store::{GitHubStore, open};

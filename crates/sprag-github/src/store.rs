@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{Clock, Moment};
 use sprag_core::diagnosis::Finding;
+use sprag_core::entropy::OsEntropy;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
     Renewed, Request, Takeover,
@@ -19,6 +20,8 @@ use sprag_core::{
 use sprag_ledger::{LedgerStore, Settings};
 
 use crate::api::Api;
+use crate::assignment::AssignmentStore;
+use crate::client::GitHubClient;
 use crate::config::{Decides, GitHubConfig};
 use crate::diagnose;
 use crate::error::STORE;
@@ -50,14 +53,18 @@ pub struct GitHubStore {
 
 #[derive(Debug)]
 struct Inner {
-    ledger: LedgerStore,
-    capability: Capability,
-    api: Arc<Api>,
-    client: HttpClient,
-    mirror: Option<Arc<Mirror>>,
+    /// What decides.
+    store: Arc<dyn Store>,
+    /// The same, where refs of GitHub do.
+    ledger: Option<LedgerStore>,
+    api: Option<Arc<Api>>,
+    client: Arc<dyn GitHubClient>,
+    mirror: Option<Mirror>,
     show_node: bool,
     clock: Arc<dyn Clock>,
     pace: Pace,
+    /// Under which name this process is in the budget.
+    keeper: String,
     /// Until when each lease is good, counted from when its last renewal was sent.
     good_until: Mutex<HashMap<LeaseId, Moment>>,
 }
@@ -81,25 +88,34 @@ impl GitHubStore {
         settings.poll = config.poll.clone();
         settings.lag = if config.is_local() { Duration::ZERO } else { LAG };
         settings.observations = config.observations();
-        settings.notes = false;
-        let capability = settings.capability.clone();
-        let clock = Arc::clone(&config.clock);
-        let ledger = LedgerStore::with_clock(ledger, settings, Arc::clone(&clock))?;
+        settings.notes = config.notes;
+        let ledger = LedgerStore::with_clock(ledger, settings, Arc::clone(&config.clock))?;
         let client = HttpClient::over(Arc::clone(&api));
         let mirror = if config.mirror {
-            let manner = Manner { human_override: config.human_override, ..config.manner };
             let budget = Arc::clone(&api.budget);
-            let ample = move || budget.is_ample();
-            let client = Arc::new(client.patient());
-            Some(Arc::new(Mirror::start(client, Arc::clone(&clock), manner, hints, ample)?))
+            let patient = Arc::new(client.patient());
+            Some(mirror(config, patient, hints, move || budget.is_ample())?)
         } else {
             None
         };
-        let (show_node, pace) = (config.show_node, Pace::new(config.poll.clone()));
-        let good_until = Mutex::default();
-        let inner =
-            Inner { ledger, capability, api, client, mirror, show_node, clock, pace, good_until };
+        let mut inner = Inner::new(config, Arc::new(ledger.clone()), Arc::new(client), mirror);
+        inner.api = Some(api);
+        inner.ledger = Some(ledger);
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Locks of any store, shown on the issues of any client: for tests without GitHub.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system gives it no thread.
+    pub fn showing(
+        config: &GitHubConfig,
+        store: Arc<dyn Store>,
+        client: Arc<dyn GitHubClient>,
+    ) -> Result<Self> {
+        let mirror = mirror(config, Arc::clone(&client), Arc::default(), || true)?;
+        Ok(Self { inner: Arc::new(Inner::new(config, store, client, Some(mirror))) })
     }
 
     /// What such a store can do, without opening one.
@@ -107,28 +123,25 @@ impl GitHubStore {
         let mut capability = Settings::new(STORE).capability;
         capability.default_ttl = DEFAULT_TTL;
         capability.min_ttl = MIN_TTL;
-        capability.queue = false;
+        // Looking costs nothing, a place in a queue does; and without one writers could starve.
+        (capability.queue, capability.shared, capability.permits) = (false, false, false);
         capability
     }
 
-    /// The locks themselves, without anything on issues.
-    pub fn ledger(&self) -> &LedgerStore {
-        &self.inner.ledger
+    /// The locks themselves, without anything on issues; `None` if they are in
+    /// [another store](Self::showing).
+    pub fn ledger(&self) -> Option<&LedgerStore> {
+        self.inner.ledger.as_ref()
     }
 
     /// The issues, inside of the same budget.
-    pub fn client(&self) -> &HttpClient {
+    pub fn client(&self) -> &Arc<dyn GitHubClient> {
         &self.inner.client
-    }
-
-    /// The session that this process gives its signs of life for.
-    pub fn session(&self) -> SessionId {
-        self.inner.ledger.session()
     }
 
     /// Whether there is plenty of the budget left.
     pub fn is_budget_ample(&self) -> bool {
-        self.inner.api.budget.is_ample()
+        self.inner.api.as_ref().is_none_or(|api| api.budget.is_ample())
     }
 
     /// Waits until the issue of a lock shows who holds it.
@@ -148,7 +161,7 @@ impl GitHubStore {
     }
 
     /// Shows a lock that was granted just now.
-    async fn show(&self, request: &Request, grant: &Grant, before: Option<String>) {
+    fn show(&self, request: &Request, grant: &Grant, before: Option<String>) {
         let Some(mirror) = &self.inner.mirror else { return };
         let Some(issue) = issue_of(&request.name) else { return };
         if mirror.is_showing(request.lease) || request.mode != Mode::Exclusive {
@@ -169,7 +182,7 @@ impl GitHubStore {
         let holders = match known {
             Some(holders) => holders,
             None if request.takeover == Takeover::Force => {
-                self.inner.ledger.inspect(&request.name).await.ok()?.holders
+                self.inner.store.inspect(&request.name).await.ok()?.holders
             }
             None => return None,
         };
@@ -178,19 +191,26 @@ impl GitHubStore {
         Some(note.worker_id)
     }
 
+    /// Writes down that this process gives signs of life, so that others leave room for them.
+    fn keep(&self, ttl: Duration) {
+        if let Some(api) = &self.inner.api {
+            api.budget.beat(&self.inner.keeper, ttl / 3);
+        }
+    }
+
     /// What ends a lease before GitHub is asked: the budget, or somebody on the issue.
     async fn ended(&self, renewal: &Renewal) -> Option<Loss> {
         let good_until = self.good_until().get(&renewal.lease).copied();
-        if let Some(good_until) = good_until
-            && self.inner.api.budget.next_renewal() >= good_until
+        if let (Some(good_until), Some(api)) = (good_until, &self.inner.api)
+            && api.budget.next_renewal() >= good_until
         {
             return Some(Loss::RateLimited);
         }
         let issue = self.inner.mirror.as_ref()?.revoked(renewal.lease)?;
-        let view = self.inner.ledger.inspect(&renewal.name).await.ok()?;
+        let view = self.inner.store.inspect(&renewal.name).await.ok()?;
         let held = view.holders.iter().find(|holder| holder.lease == renewal.lease)?;
         // If it cannot be released it ends by itself, since it is not renewed.
-        drop(self.inner.ledger.release(&renewal.name, renewal.lease).await);
+        drop(self.inner.store.release(&renewal.name, renewal.lease).await);
         let reason = format!("the assignee of issue {issue} was taken away");
         Some(Loss::Broken { by: "somebody on GitHub".into(), reason, fence: held.fence })
     }
@@ -215,9 +235,43 @@ impl GitHubStore {
     }
 }
 
+impl Inner {
+    fn new(
+        config: &GitHubConfig,
+        store: Arc<dyn Store>,
+        client: Arc<dyn GitHubClient>,
+        mirror: Option<Mirror>,
+    ) -> Self {
+        Self {
+            store,
+            ledger: None,
+            api: None,
+            client,
+            mirror,
+            show_node: config.show_node,
+            clock: Arc::clone(&config.clock),
+            pace: Pace::new(config.poll.clone()),
+            keeper: SessionId::random(&OsEntropy).to_string(),
+            good_until: Mutex::default(),
+        }
+    }
+}
+
+fn mirror(
+    config: &GitHubConfig,
+    client: Arc<dyn GitHubClient>,
+    hints: Arc<Hints>,
+    ample: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<Mirror> {
+    let manner = Manner { human_override: config.human_override, ..config.manner };
+    Mirror::start(client, Arc::clone(&config.clock), manner, hints, ample)
+}
+
 fn capability(config: &GitHubConfig) -> Capability {
     let mut capability = GitHubStore::ability();
-    capability.queue = config.queue;
+    if config.queue {
+        (capability.queue, capability.shared, capability.permits) = (true, true, true);
+    }
     if config.is_local() {
         capability.min_ttl = Duration::from_millis(100);
     }
@@ -228,7 +282,7 @@ fn capability(config: &GitHubConfig) -> Capability {
 #[deny(clippy::missing_trait_methods)]
 impl Store for GitHubStore {
     fn capability(&self) -> &Capability {
-        &self.inner.capability
+        self.inner.store.capability()
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
@@ -242,17 +296,16 @@ impl Store for GitHubStore {
             Takeover::No => None,
             Takeover::Overdue(_) | Takeover::Force => self.holder(request).await,
         };
-        let attempt = self.inner.ledger.try_acquire(request).await?;
+        let attempt = self.inner.store.try_acquire(request).await?;
         match &attempt {
             Attempt::Held(seen) => pace.saw(&request.name, request.lease, seen, sent),
             Attempt::Granted(grant) => {
                 pace.changed(&request.name);
                 self.good_until().entry(request.lease).or_insert(sent.plus(request.ttl));
                 if !request.fixed {
-                    let keeper = self.session().to_string();
-                    self.inner.api.budget.beat(&keeper, request.ttl / 3);
+                    self.keep(request.ttl);
                 }
-                self.show(request, grant, before).await;
+                self.show(request, grant, before);
             }
             Attempt::Queued(_) | Attempt::Gone(_) => {}
         }
@@ -268,13 +321,10 @@ impl Store for GitHubStore {
         let asked: Vec<_> = leases.iter().zip(&answers).filter(|(_, end)| end.is_none()).collect();
         let asked: Vec<_> = asked.into_iter().map(|(renewal, _)| renewal.clone()).collect();
         if let Some(shortest) = asked.iter().map(|renewal| renewal.ttl).min() {
-            self.inner.api.budget.beat(&self.session().to_string(), shortest / 3);
+            self.keep(shortest);
         }
-        let renewed = if asked.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.inner.ledger.renew(&asked).await
-        };
+        let renewed =
+            if asked.is_empty() { Ok(Vec::new()) } else { self.inner.store.renew(&asked).await };
         let mut renewed = match renewed {
             Ok(renewed) => renewed.into_iter(),
             // The one that failed may have used up what was left.
@@ -301,7 +351,7 @@ impl Store for GitHubStore {
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
-        self.inner.ledger.convert(conversion).await
+        self.inner.store.convert(conversion).await
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
@@ -309,55 +359,58 @@ impl Store for GitHubStore {
         if let Some(mirror) = &self.inner.mirror {
             mirror.clear(lease, FAREWELL).await;
         }
-        let released = self.inner.ledger.release(name, lease).await?;
+        let released = self.inner.store.release(name, lease).await?;
         self.good_until().remove(&lease);
         self.inner.pace.changed(name);
         Ok(released)
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
-        self.inner.ledger.withdraw(name, lease).await
+        self.inner.store.withdraw(name, lease).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockView> {
-        self.inner.ledger.inspect(name).await
+        self.inner.store.inspect(name).await
     }
 
     async fn list(&self, listing: &Listing) -> Result<Page> {
-        self.inner.ledger.list(listing).await
+        self.inner.store.list(listing).await
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         self.inner.pace.changed(&eviction.name);
-        self.inner.ledger.evict(eviction).await
+        self.inner.store.evict(eviction).await
     }
 
     async fn changed(&self, name: &LockName, lease: LeaseId) {
-        self.inner.ledger.changed(name, lease).await;
+        self.inner.store.changed(name, lease).await;
     }
 
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        None
+        self.inner.store.lifeline()
     }
 
     fn is_severed(&self, lease: LeaseId) -> bool {
-        self.inner.ledger.is_severed(lease)
+        self.inner.store.is_severed(lease)
     }
 
     async fn severed(&self) {
-        self.inner.ledger.severed().await;
+        self.inner.store.severed().await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
-        self.inner.ledger.audit(query).await
+        self.inner.store.audit(query).await
     }
 
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
-        self.inner.ledger.note(entries).await
+        self.inner.store.note(entries).await
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
-        diagnose::examine(Arc::clone(&self.inner.api)).await
+        match &self.inner.api {
+            Some(api) => diagnose::examine(Arc::clone(api)).await,
+            None => self.inner.store.diagnose().await,
+        }
     }
 }
 
@@ -369,6 +422,6 @@ impl Store for GitHubStore {
 pub fn open(config: &GitHubConfig) -> Result<Arc<dyn Store>> {
     match config.decides {
         Decides::Refs => Ok(Arc::new(GitHubStore::open(config)?)),
-        Decides::Assignment => Err(crate::error::error(sprag_core::ErrorKind::Unsupported, "soon")),
+        Decides::Assignment => Ok(Arc::new(AssignmentStore::open(config)?)),
     }
 }

@@ -30,6 +30,13 @@ pub use redis_lock::RedisDistributedLock;
 #[cfg(feature = "git")]
 #[doc(inline)]
 pub use sprag_git::{Abandoned, GitConfig, GitLedger, open as open_git};
+#[cfg(feature = "github")]
+#[doc(inline)]
+pub use sprag_github::{
+    self, AcquireOptions, AcquireResult, AssignmentStore, ConflictStrategy, GitHubClient,
+    GitHubConfig, GitHubStore, HttpClient, LockManager, LockManagerConfig, LockMetadata,
+    LockMetrics, LockStatus, Token as GitHubToken,
+};
 #[cfg(feature = "postgres")]
 #[doc(inline)]
 pub use sprag_postgres::{

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "git")]
 mod git;
+#[cfg(feature = "github")]
+mod github;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -60,6 +62,8 @@ const KINDS: &[StoreKind] = &[
     postgres::KIND,
     #[cfg(feature = "git")]
     git::KIND,
+    #[cfg(feature = "github")]
+    github::KIND,
 ];
 
 /// The kinds of stores in this build.
@@ -71,6 +75,19 @@ const KINDS: &[StoreKind] = &[
 /// ```
 pub const fn stores() -> &'static [StoreKind] {
     KINDS
+}
+
+/// The kind of store that a URL names, if this build has it.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(sprag::kind_of("memory:").map(|kind| kind.scheme), Some("memory"));
+/// assert!(sprag::kind_of("mysql://db/locks").is_none());
+/// ```
+pub fn kind_of(url: &str) -> Option<&'static StoreKind> {
+    let scheme = url.split_once(':')?.0;
+    KINDS.iter().find(|kind| kind.answers_for(scheme))
 }
 
 /// Shows a store's URL without user, password and parameters. What is no URL is not shown.
@@ -114,6 +131,7 @@ pub fn default_ttl(url: &str) -> Duration {
 /// | `redlock://a:6379,b:6379,c:6379` | a majority of independent Redis servers |
 /// | `postgres://localhost/app` | a PostgreSQL database |
 /// | `git:origin`, `git+ssh://host/locks.git` | a git repository |
+/// | `github://owner/repo`, `github://host/owner/repo` | a GitHub repository |
 ///
 /// Blocks for as long as it takes to open a file or a connection.
 ///
@@ -160,6 +178,7 @@ fn left_out(scheme: &str) -> Option<&'static str> {
         "postgres" | "postgresql" => "postgres",
         "sqlite" => "sqlite",
         "git" => "git",
+        "github" => "github",
         _ => return None,
     };
     Some(feature)
@@ -177,7 +196,7 @@ mod tests {
         assert!(message.starts_with(r#"cannot open: unknown store "mysql://db/locks""#));
         #[cfg(all(feature = "sqlite", feature = "redis", feature = "postgres", feature = "git"))]
         assert!(
-            message.ends_with("; this build supports: memory sqlite redis redlock postgres git"),
+            message.contains("; this build supports: memory sqlite redis redlock postgres git"),
             "{message}"
         );
     }

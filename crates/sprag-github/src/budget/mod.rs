@@ -39,6 +39,8 @@ pub(crate) struct Budget {
     boot: String,
     clock: Arc<dyn Clock>,
     pause: Pause,
+    /// Whether limits that GitHub documents are kept before it says anything.
+    ahead: bool,
 }
 
 /// Lets time pass.
@@ -64,7 +66,13 @@ impl Budget {
             }
         };
         let usage = Mutex::new(Usage::new(&boot));
-        Self { file, usage, boot, clock, pause: Box::new(pause) }
+        Self { file, usage, boot, clock, pause: Box::new(pause), ahead: true }
+    }
+
+    /// For a server without limits: only what it says counts.
+    pub(crate) const fn ahead(mut self, ahead: bool) -> Self {
+        self.ahead = ahead;
+        self
     }
 
     /// Lets time pass in another way, for tests on simulated clocks.
@@ -89,7 +97,7 @@ impl Budget {
         loop {
             let now = self.clock.now();
             let plan = self.with(|usage| {
-                let plan = usage.plan(cost, urgency, now);
+                let plan = usage.plan_ahead(cost, urgency, now, self.ahead);
                 if plan == Plan::Go {
                     usage.sent(cost, urgency, now);
                 }
@@ -98,7 +106,7 @@ impl Budget {
             match plan {
                 Plan::Go => return Ok(()),
                 Plan::Wait(until, limit) if until > begun.plus(patience) => {
-                    return Err(Limited { limit, left: until.since(now), until });
+                    return Err(Limited { limit, left: until.since(now) });
                 }
                 Plan::Wait(until, _) => (self.pause)(until.since(now)),
             }
@@ -108,9 +116,9 @@ impl Budget {
     /// When a request that GitHub refused for being too fast may go.
     pub(crate) fn refused(&self, cost: Cost, urgency: Urgency) -> Option<Limited> {
         let now = self.clock.now();
-        match self.with(|usage| usage.plan(cost, urgency, now)) {
+        match self.with(|usage| usage.plan_ahead(cost, urgency, now, self.ahead)) {
             Plan::Go => None,
-            Plan::Wait(until, limit) => Some(Limited { limit, left: until.since(now), until }),
+            Plan::Wait(until, limit) => Some(Limited { limit, left: until.since(now) }),
         }
     }
 
@@ -141,10 +149,6 @@ impl Budget {
     /// What is left of the hour: requests and points of GraphQL, with their limits.
     pub(crate) fn left(&self) -> [(u64, u64); 2] {
         self.with(|usage| usage.left())
-    }
-
-    pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
     }
 
     /// Looks at what all processes know, and changes it.
@@ -216,7 +220,6 @@ impl Shared {
 pub(crate) struct Limited {
     pub(crate) limit: Limit,
     pub(crate) left: Duration,
-    pub(crate) until: Moment,
 }
 
 impl From<Limited> for Error {

@@ -108,7 +108,19 @@ impl Usage {
     }
 
     /// When a request may go that costs this much.
+    #[cfg(test)]
     pub(crate) fn plan(&mut self, cost: Cost, urgency: Urgency, now: Moment) -> Plan {
+        self.plan_ahead(cost, urgency, now, true)
+    }
+
+    /// As [`plan`](Self::plan); unless `ahead`, only what GitHub itself said counts.
+    pub(crate) fn plan_ahead(
+        &mut self,
+        cost: Cost,
+        urgency: Urgency,
+        now: Moment,
+        ahead: bool,
+    ) -> Plan {
         let now = now.as_millis();
         self.forget(now);
         let (mut until, mut limit) = (0, Limit::Pace);
@@ -123,14 +135,16 @@ impl Usage {
             let Allowance { remaining, limit, resets } = *allowance;
             wait(resets, Limit::Primary { remaining, limit });
         }
-        if cost == Cost::Content {
+        if cost == Cost::Content && ahead {
             wait(self.content_frees(CONTENT_PER_MINUTE, MINUTE), Limit::Content);
             wait(self.content_frees(CONTENT_PER_HOUR, HOUR), Limit::Content);
         }
-        wait(self.points_free(cost, urgency), Limit::Pace);
+        if ahead {
+            wait(self.points_free(cost, urgency), Limit::Pace);
+        }
         if cost.changes() {
             wait(self.turn(urgency, now), Limit::Pace);
-            if urgency == Urgency::Mirror && self.changes_last_hour() >= MIRROR_PER_HOUR {
+            if ahead && urgency == Urgency::Mirror && self.changes_last_hour() >= MIRROR_PER_HOUR {
                 wait((now / MINUTE + 1) * MINUTE, Limit::Pace);
             }
         }

@@ -41,7 +41,8 @@ fn flood(usage: &mut Usage, cost: Cost, urgency: Urgency, seconds: u64) -> Vec<M
 
 /// The most that fell into any window of this length.
 fn busiest(sent: &[Moment], window: Duration) -> usize {
-    let behind = |from: usize| sent[from..].iter().take_while(move |at| at.since(sent[from]) < window);
+    let behind =
+        |from: usize| sent[from..].iter().take_while(move |at| at.since(sent[from]) < window);
     (0..sent.len()).map(|from| behind(from).count()).max().unwrap_or(0)
 }
 

@@ -61,7 +61,8 @@ impl Message {
     pub(super) fn read(text: &str) -> Self {
         let (summary, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let (body, ours) = rest.rsplit_once(NONCE).unwrap_or((rest, ""));
-        let after = |mark: &'static str| ours.split(mark).skip(1).filter_map(|it| it.lines().next());
+        let after =
+            |mark: &'static str| ours.split(mark).skip(1).filter_map(|it| it.lines().next());
         let comment = after(COMMENT).next().and_then(|id| id.parse().ok());
         let also = after(ALSO).filter_map(|line| serde_json::from_str::<Also>(line).ok());
         let also = also.map(|Also { name, summary, body }| (name, Entry { summary, body }));

@@ -142,7 +142,8 @@ impl GitHubLedger {
         for _ in 0..MAX_PAGES {
             let answer = self.api.get(&Call::get(format!("{path}?{query}")))?;
             for Ref { name, object } in answer.read::<Vec<Ref>>(prefix)? {
-                if let Some(name) = RefName::new(name).filter(|name| name.as_str().starts_with(prefix))
+                if let Some(name) =
+                    RefName::new(name).filter(|name| name.as_str().starts_with(prefix))
                 {
                     found.push((name, oid(&object.sha)?));
                 }
@@ -155,7 +156,8 @@ impl GitHubLedger {
                 }
             }
         }
-        let message = format!("{} has more than {} refs below {prefix}", self.api.shown, found.len());
+        let message =
+            format!("{} has more than {} refs below {prefix}", self.api.shown, found.len());
         Err(error(ErrorKind::StoreFull, message))
     }
 

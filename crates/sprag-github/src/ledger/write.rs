@@ -27,10 +27,13 @@ struct Made {
 impl GitHubLedger {
     /// Swaps one ref: two requests.
     pub(super) fn swap_one(&self, change: &Change, urgency: Urgency) -> Result<Swapped> {
-        let Change { name, old, new } = change;
+        let Change { name, old, .. } = change;
         let mine = self.target(change, Vec::new(), urgency)?;
         let Some(mine) = mine else {
-            return Err(error(ErrorKind::BadInput, format!("{name} is not swapped to nowhere alone")));
+            return Err(error(
+                ErrorKind::BadInput,
+                format!("{name} is not swapped to nowhere alone"),
+            ));
         };
         let (call, refused) = match old {
             None => {
@@ -95,7 +98,8 @@ impl GitHubLedger {
                 })
             })
             .collect();
-        let query = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }";
+        let query =
+            "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }";
         let input = json!({ "input": { "repositoryId": repository, "refUpdates": updates } });
         let done = || Ok(targets.iter().cloned().map(Swapped::Done).collect());
         let trouble = match self.api.graphql(Cost::Mutation, urgency, query, input) {
@@ -124,8 +128,7 @@ impl GitHubLedger {
         // An entry is ours alone, and all were swapped with it; what only goes along proves nothing.
         let own = |change: &Change| matches!(change.new, New::Entry(_));
         let proof = changes.iter().zip(&found).any(|(change, found)| {
-            matches!(found, ReadBack::Done)
-                && (own(change) || !changes.iter().any(own))
+            matches!(found, ReadBack::Done) && (own(change) || !changes.iter().any(own))
         });
         if proof {
             return Ok(targets.iter().cloned().map(Swapped::Done).collect());

@@ -57,6 +57,15 @@ pub struct LockNote {
     /// When it gave the lock back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<String>,
+    /// Who took the lock away from it, and why; where comments decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_by: Option<String>,
+    /// Which attempt it belongs to, where comments decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+    /// How long it is good without another sign of life, where comments decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
 }
 
 impl LockNote {
@@ -94,6 +103,9 @@ impl LockNote {
         let worker = span(&self.worker_id);
         let fence = self.fence.map(|fence| format!(" (fence {fence})")).unwrap_or_default();
         let mut text = match &self.released_at {
+            Some(at) if self.broken_by.is_some() => {
+                format!("⚠️ {worker} lost this issue at {at}{fence}.")
+            }
             Some(at) => format!("✅ {worker} released this issue at {at}{fence}."),
             None => format!("🔒 {worker} holds this issue{fence}."),
         };
@@ -101,12 +113,17 @@ impl LockNote {
             let how = if self.forced { "by force" } else { "because it gave no sign of life" };
             text.push_str(&format!(" It took it over from {} {how}.", span(from)));
         }
+        if let Some(by) = &self.broken_by {
+            text.push_str(&format!(" {}", span(by)));
+        }
+        let about = if self.claim.is_some() {
+            "This comment is the lock (mode=assignment, L1: usually one holder). Do not change it."
+        } else {
+            "This comment and the assignee only show the lock. Changing them does not release it."
+        };
         let metadata = LockMetadata { lock: self.clone() };
         let json = serde_json::to_string_pretty(&metadata).unwrap_or_default();
-        format!(
-            "{text}\n\n```json\n{json}\n```\n\nThis comment and the assignee only show the lock. \
-             Changing them does not release it.\n{MARK}\n"
-        )
+        format!("{text}\n\n```json\n{json}\n```\n\n{about}\n{MARK}\n")
     }
 }
 
@@ -151,7 +168,11 @@ mod tests {
 
     #[test]
     fn the_comment_has_the_metadata_and_the_fence() {
-        let holder = Holder { worker_id: "worker-local-1".into(), node_id: "node-abc123".into(), ..holder() };
+        let holder = Holder {
+            worker_id: "worker-local-1".into(),
+            node_id: "node-abc123".into(),
+            ..holder()
+        };
         let note = LockNote::new(&holder, Fence::new(7).unwrap(), 1_761_859_800, true);
         let told = json(&note.to_comment());
         let expected = serde_json::json!({ "lock": {
