@@ -1,7 +1,7 @@
 //! [`Api`]: asks GitHub inside of the budget, and remembers what has not changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 use sprag_core::{Error, ErrorKind, Result};
@@ -27,6 +27,8 @@ pub(crate) struct Api {
     pub(crate) owner: String,
     pub(crate) repo: String,
     known: Mutex<HashMap<String, Answer>>,
+    /// The name of the account, once it was told; nothing if it has none.
+    pub(crate) account: OnceLock<Option<String>>,
 }
 
 /// Why there is no answer.
@@ -70,6 +72,7 @@ impl Api {
             owner: config.owner.clone(),
             repo: config.repo.clone(),
             known: Mutex::default(),
+            account: OnceLock::new(),
         })
     }
 
@@ -162,7 +165,8 @@ impl Api {
             status => format!("GitHub answered {status} to {}: {said}", call.shown()),
         };
         // An issue that is not there is a wrong number, not a wrong token.
-        let no_issue = call.path.contains("/issues/") && matches!(answer.status, 301 | 404 | 410);
+        let no_issue =
+            call.path.contains("/issues/") && matches!(answer.status, 300..400 | 404 | 410);
         error(if no_issue { ErrorKind::BadInput } else { ErrorKind::Refused }, message)
     }
 
@@ -172,7 +176,9 @@ impl Api {
         let path = location.split_once("://").and_then(|(_, rest)| Some(&rest[rest.find('/')?..]));
         let path = path.map(|path| path.trim_start_matches("/api/v3"));
         let follow = path.and_then(|path| {
-            let path = path.split("/git/").next()?;
+            // What can be asked for: the repository, or the issue.
+            let cut = ["/git/", "/assignees", "/comments", "/commits"];
+            let path = cut.iter().fold(path, |path, part| path.split(part).next().unwrap_or(path));
             let found = self.http.send(&Call::get(path), None).ok()?;
             let found: Value = serde_json::from_slice(&found.body).ok()?;
             let name = found.get("full_name").or_else(|| found.get("html_url"))?.as_str()?;

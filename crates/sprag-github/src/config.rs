@@ -43,6 +43,7 @@ pub struct GitHubConfig {
     pub(crate) abandoned: Abandoned,
     pub(crate) poll: RangeInclusive<Duration>,
     pub(crate) manner: Manner,
+    pub(crate) lag: Duration,
     pub(crate) settle: Duration,
     pub(crate) timeout: Duration,
     pub(crate) state: Option<PathBuf>,
@@ -106,6 +107,7 @@ impl GitHubConfig {
             abandoned: Abandoned::Stays,
             poll: Duration::from_secs(1)..=Duration::from_secs(16),
             manner: Manner::default(),
+            lag: Duration::from_secs(10),
             settle: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             state: state_folder(|name| std::env::var_os(name)),
@@ -228,6 +230,14 @@ impl GitHubConfig {
     #[must_use]
     pub const fn poll(mut self, poll: RangeInclusive<Duration>) -> Self {
         self.poll = poll;
+        self
+    }
+
+    /// How late GitHub's answers may be; 10 s by default. Within this time after a change of ours,
+    /// an older state that is read is not believed.
+    #[must_use]
+    pub const fn lag(mut self, lag: Duration) -> Self {
+        self.lag = lag;
         self
     }
 

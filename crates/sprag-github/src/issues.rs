@@ -1,6 +1,6 @@
 //! [`HttpClient`]: issues through GitHub's API.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +20,6 @@ const MAX_PAGES: usize = 26;
 pub struct HttpClient {
     api: Arc<Api>,
     urgency: Urgency,
-    account: Arc<OnceLock<Option<String>>>,
 }
 
 impl HttpClient {
@@ -34,7 +33,7 @@ impl HttpClient {
     }
 
     pub(crate) fn over(api: Arc<Api>) -> Self {
-        Self { api, urgency: Urgency::Normal, account: Arc::default() }
+        Self { api, urgency: Urgency::Normal }
     }
 
     /// The same, for what can wait.
@@ -132,7 +131,7 @@ impl GitHubClient for HttpClient {
     }
 
     fn account(&self) -> Result<Option<String>> {
-        if let Some(known) = self.account.get() {
+        if let Some(known) = self.api.account.get() {
             return Ok(known.clone());
         }
         let call = Call::get("/user").urgent(self.urgency);
@@ -142,7 +141,7 @@ impl GitHubClient for HttpClient {
             Ok(_) | Err(crate::api::Trouble::Refused(_)) => None,
             Err(trouble) => return Err(trouble.into()),
         };
-        Ok(self.account.get_or_init(|| login).clone())
+        Ok(self.api.account.get_or_init(|| login).clone())
     }
 
     fn list_issues(&self, labels: &[String]) -> Result<Vec<Issue>> {

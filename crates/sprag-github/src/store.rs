@@ -35,8 +35,6 @@ use crate::pace::Pace;
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(300);
 /// The shortest lease: four signs of life a minute are as many as one account can well give.
 const MIN_TTL: Duration = Duration::from_secs(45);
-/// How late GitHub's answers may be.
-const LAG: Duration = Duration::from_secs(10);
 /// How long a release waits for the issue to show it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -86,9 +84,11 @@ impl GitHubStore {
         settings.capability = capability(config);
         settings.abandoned = config.abandoned;
         settings.poll = config.poll.clone();
-        settings.lag = if config.is_local() { Duration::ZERO } else { LAG };
+        settings.lag = config.lag;
         settings.observations = config.observations();
         settings.notes = config.notes;
+        // What has not changed is read for nothing.
+        settings.look_first = true;
         let ledger = LedgerStore::with_clock(ledger, settings, Arc::clone(&config.clock))?;
         let client = HttpClient::over(Arc::clone(&api));
         let mirror = if config.mirror {

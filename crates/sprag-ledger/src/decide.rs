@@ -33,7 +33,13 @@ impl Clerk {
         for round in 0..2 {
             let unknown: BTreeSet<_> = {
                 let shelf = self.library.shelf();
-                let missing = |job: &&Job| round > 0 || shelf.get(&job.name).is_none();
+                let looks = self.library.settings.look_first;
+                let too_old = |job: &Job| {
+                    let as_of = shelf.get(&job.name).map(|copy| copy.as_of);
+                    let taking = looks && matches!(job.wish, Wish::Acquire(_));
+                    as_of.is_none_or(|as_of| taking && as_of < job.asked)
+                };
+                let missing = |job: &&Job| round > 0 || too_old(job);
                 open.iter().filter(missing).map(|job| job.name.clone()).collect()
             };
             if let Err(error) = self.prepare(&unknown, &open) {

@@ -40,6 +40,9 @@ pub struct Settings {
     /// How late a read may be: within this time after a change we know of, an older version that
     /// is read is not believed.
     pub lag: Duration,
+    /// Whether a lock is looked at before it is taken, although it is known from before: where a look
+    /// is cheap and a swap that is refused is not.
+    pub look_first: bool,
     /// Whether what only the client knows goes into the trail: each costs a write.
     pub notes: bool,
 }
@@ -59,6 +62,7 @@ impl Settings {
             attempts: 20,
             observations: None,
             lag: Duration::ZERO,
+            look_first: false,
             notes: true,
         }
     }

@@ -61,6 +61,8 @@ struct Inner {
     inbox: Arc<Inbox>,
     mailboxes: Arc<Mailboxes>,
     companions: Mutex<HashMap<LockName, Companion>>,
+    /// A forked child has a copy of this, but not the thread.
+    process: u32,
 }
 
 impl Drop for Inner {
@@ -108,8 +110,8 @@ impl LedgerStore {
         spawned.spawn(move || clerk.run()).map_err(|error| {
             library.error(ErrorKind::Unavailable, "no thread for the store").caused_by(error)
         })?;
-        let companions = Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { library, inbox, mailboxes, companions }) })
+        let (companions, process) = (Mutex::default(), std::process::id());
+        Ok(Self { inner: Arc::new(Inner { library, inbox, mailboxes, companions, process }) })
     }
 
     /// The ledger.
@@ -254,8 +256,21 @@ impl LedgerStore {
 
     async fn ask(&self, name: &LockName, wish: Wish, along: Vec<Change>) -> Result<Answer> {
         let (job, reply) = self.job(name, wish, along);
-        self.inner.inbox.push([job]);
+        self.push([job])?;
         self.hear(reply).await
+    }
+
+    fn push(&self, jobs: impl IntoIterator<Item = Job>) -> Result<()> {
+        self.ensure_not_forked()?;
+        self.inner.inbox.push(jobs);
+        Ok(())
+    }
+
+    fn ensure_not_forked(&self) -> Result<()> {
+        if self.inner.process == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::lost(sprag_core::Loss::Forked))
     }
 
     async fn hear(&self, reply: Reply) -> Result<Answer> {
@@ -271,6 +286,7 @@ impl LedgerStore {
         &self,
         read: impl FnOnce(&Library) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.ensure_not_forked()?;
         let (reply, answer) = oneshot::channel();
         let library = Arc::clone(&self.inner.library);
         let thread = std::thread::Builder::new().name("sprag-reader".into());
@@ -329,7 +345,7 @@ impl Store for LedgerStore {
             .iter()
             .map(|renewal| self.job(&renewal.name, Wish::Renew(renewal.clone()), Vec::new()));
         let (jobs, replies): (Vec<_>, Vec<_>) = jobs.unzip();
-        self.inner.inbox.push(jobs);
+        self.push(jobs)?;
         let mut renewed = Vec::with_capacity(leases.len());
         for (renewal, reply) in leases.iter().zip(replies) {
             let answer = self.hear(reply).await?;
@@ -407,7 +423,7 @@ impl Store for LedgerStore {
             self.job(name, Wish::Note(mine.collect()), Vec::new())
         });
         let (jobs, replies): (Vec<_>, Vec<_>) = jobs.unzip();
-        self.inner.inbox.push(jobs);
+        self.push(jobs)?;
         for reply in replies {
             self.hear(reply).await?;
         }

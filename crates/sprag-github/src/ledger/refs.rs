@@ -107,14 +107,17 @@ impl GitHubLedger {
             )
         });
         let query = format!(
-            "query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) {{ id \
-             isArchived\n{}}} }}",
+            "query($owner: String!, $name: String!) {{ viewer {{ login }} repository(owner: $owner, \
+             name: $name) {{ id isArchived\n{}}} }}",
             each.collect::<String>()
         );
         let variables = json!({ "owner": self.api.owner, "name": self.api.repo });
         let asked = self.api.graphql(Cost::Query, Urgency::Normal, &query, variables);
         // Whatever is wrong, the other way tells it better.
         let Ok((data, errors)) = asked else { return Ok(None) };
+        if let Some(login) = data["viewer"]["login"].as_str() {
+            self.api.account.get_or_init(|| Some(login.to_owned()));
+        }
         let told = &data["repository"];
         let Some(id) = told["id"].as_str().filter(|_| errors.is_empty()) else { return Ok(None) };
         self.found(id.to_owned(), told["isArchived"].as_bool() == Some(true))?;

@@ -79,7 +79,7 @@ pub async fn many_processes_in_a_hurry_keep_every_rule(scene: &Scene<impl Harnes
         assert!(taker.ended().await.success(), "{} failed", taker.name());
     }
     // A handful would pass the checks and prove nothing.
-    assert!(grants > 100, "only {grants} grants in 3 s");
+    assert!(grants > 40, "only {grants} grants in 3 s");
     let rules = Rules { sections: true, ..Rules::default() };
     let judgement = settle(&scene.store, &plan, &history, &rules).await;
     assert!(judgement.found.is_empty(), "{}", judgement.found.join("\n"));

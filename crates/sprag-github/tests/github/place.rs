@@ -1,11 +1,11 @@
 //! A GitHub on this machine with one repository, for each test its own.
-#![expect(dead_code, reason = "not every test needs everything")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sprag_core::Client;
 use sprag_core::clock::Clock;
+use sprag_core::store::{Request, Takeover};
+use sprag_core::{Client, Holder, LeaseId, LockName, Mode, PartyId};
 use sprag_github::{GitHubConfig, GitHubStore, Token};
 use sprag_github_sim::{Limits, Setup, Simulator};
 
@@ -16,6 +16,8 @@ pub(crate) const TOKEN: &str = "token-of-octocat";
 pub(crate) struct Place {
     pub(crate) github: Simulator,
     pub(crate) state: tempfile::TempDir,
+    /// Whether our own budget counts.
+    limits: bool,
 }
 
 impl Place {
@@ -33,12 +35,12 @@ impl Place {
         github.add_token(TOKEN, "octocat");
         github.add_repo(REPO);
         github.add_collaborator(REPO, "octocat", sprag_github_sim::Permission::Write);
-        Self { github, state: tempfile::tempdir().unwrap() }
+        Self { github, state: tempfile::tempdir().unwrap(), limits: true }
     }
 
     /// Without limits worth the name.
     pub(crate) fn generous() -> Self {
-        let place = Self::new();
+        let place = Self { limits: false, ..Self::new() };
         place.unlimited();
         place
     }
@@ -68,6 +70,7 @@ impl Place {
             .unwrap()
             .token(Token::new(token).unwrap())
             .state(Some(self.state.path().to_owned()))
+            .limits(self.limits)
             .clock(self.github.clock() as Arc<dyn Clock>)
             .poll(Duration::from_millis(20)..=Duration::from_millis(200))
     }
@@ -78,5 +81,34 @@ impl Place {
 
     pub(crate) fn client(&self) -> Client {
         Client::new(Arc::new(self.store()))
+    }
+}
+
+/// Waits until something is so, with a limit.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let limit = tokio::time::Duration::from_secs(20);
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(limit, wait).await.is_ok(), "not in {limit:?}: {what}");
+}
+
+/// Asks for the lock of the first issue, without anybody who would renew it.
+pub(crate) fn request(lease: u128, ttl: Duration) -> Request {
+    Request {
+        name: LockName::new("issue-1").unwrap(),
+        lease: LeaseId::from_u128(lease),
+        party: PartyId::from_u128(lease),
+        mode: Mode::Exclusive,
+        ttl,
+        queue: false,
+        priority: 0,
+        holder: Holder::new(format!("worker-{lease}"), "node"),
+        detached: false,
+        fixed: false,
+        takeover: Takeover::No,
+        resize: false,
     }
 }

@@ -1,14 +1,13 @@
 //! The contract of a ledger, on GitHub's refs.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Place;
 use sprag_github::GitHubStore;
 use sprag_github_sim::{Fault, Target};
 use sprag_ledger::{Change, Entry, Ledger, New, Oid, RefName, Swapped};
+
+use crate::place::{Place, REPO};
 
 fn lock(number: u64) -> RefName {
     RefName::lock(&sprag_core::LockName::new(format!("issue-{number}")).unwrap())
@@ -156,7 +155,7 @@ fn looking_again_at_what_has_not_changed_is_free() {
 #[test]
 fn a_server_that_does_not_know_the_empty_tree_is_given_one() {
     let place = Place::new();
-    place.github.forget_empty_tree(common::REPO);
+    place.github.forget_empty_tree(REPO);
     let ledger = ledger(&place);
     let one = done(ledger.swap(&[change(&lock(1), None, "one")])).remove(0);
     place.github.clear_counters();
