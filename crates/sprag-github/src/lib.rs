@@ -14,6 +14,8 @@ mod budget;
 mod call;
 mod client;
 mod config;
+#[cfg(test)]
+mod day_tests;
 mod diagnose;
 mod error;
 mod http;

@@ -201,10 +201,11 @@ impl GitHubStore {
     /// What ends a lease before GitHub is asked: the budget, or somebody on the issue.
     async fn ended(&self, renewal: &Renewal) -> Option<Loss> {
         let good_until = self.good_until().get(&renewal.lease).copied();
-        if let (Some(good_until), Some(api)) = (good_until, &self.inner.api)
-            && api.budget.next_renewal() >= good_until
-        {
-            return Some(Loss::RateLimited);
+        if let (Some(good_until), Some(api)) = (good_until, &self.inner.api) {
+            let next = api.budget.next_renewal();
+            if next >= good_until && next > self.inner.clock.now() {
+                return Some(Loss::RateLimited);
+            }
         }
         let issue = self.inner.mirror.as_ref()?.revoked(renewal.lease)?;
         let view = self.inner.store.inspect(&renewal.name).await.ok()?;

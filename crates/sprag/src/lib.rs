@@ -67,6 +67,9 @@ mod docs {
     #[cfg(feature = "git")]
     #[doc = include_str!("../../../docs/stores/git.md")]
     struct Git;
+    #[cfg(feature = "github")]
+    #[doc = include_str!("../../../docs/stores/github.md")]
+    struct GitHub;
     #[doc = include_str!("../../../docs/stores/memory.md")]
     struct Memory;
     #[cfg(feature = "postgres")]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sprag::diagnosis::{Finding, Health};
-use sprag::{LockName, StoreKind};
+use sprag::record::Expiry;
+use sprag::{Capability, LockName, StoreKind};
 
 use super::{Outcome, stores};
 use crate::args::Doctor;
@@ -24,12 +25,15 @@ const TTL: Duration = Duration::from_secs(10);
 pub(crate) fn examine(args: &Doctor, context: &Context) -> Outcome {
     let opened = Opened::open(&context.settings)?;
     context.block_on(async {
-        let rounds = measure(&opened, args.rounds).await?;
+        // What is kept for ever, and costs requests that are counted, is not tried a hundred times.
+        let counted = opened.capability().expiry == Expiry::Observed;
+        let rounds = measure(&opened, if counted { 1 } else { args.rounds }).await?;
         let median = rounds[rounds.len() / 2];
         let worst = rounds[rounds.len() - 1];
         let able = opened.capability();
         let mut findings = vec![speed(median, worst, rounds.len())];
         findings.extend(opened.store().diagnose().await?);
+        findings.extend(forecast(args.locks, able, context.settings.ttl.value));
         findings.push(Finding::note(format!("promises {}", able.level)));
         let kind = sprag::stores().iter().find(|kind| kind.scheme == able.store);
         for broken in kind.map_or(&[][..], |kind: &StoreKind| kind.broken_by) {
@@ -58,19 +62,35 @@ pub(crate) fn examine(args: &Doctor, context: &Context) -> Outcome {
 
 /// Takes and releases a lock of its own; the times, shortest first.
 async fn measure(opened: &Opened, rounds: u32) -> Result<Vec<Duration>, Failure> {
-    // Nobody else uses this name, whoever examines the store at the same time.
-    let name = format!("sprag/doctor/{}-{}", std::process::id(), time::now());
-    let name = LockName::new(name)?;
+    // Nobody else uses this name, whoever examines the store at the same time; but where names stay
+    // for ever there is only one.
+    let able = opened.capability();
+    let name = match able.expiry {
+        Expiry::Clock => format!("sprag/doctor/{}-{}", std::process::id(), time::now()),
+        Expiry::Observed => "sprag/doctor".to_owned(),
+    };
+    let (name, ttl) = (LockName::new(name)?, TTL.max(able.min_ttl));
     let clock = opened.clock();
     let mut times = Vec::new();
     for _ in 0..rounds {
         let begun = clock.now();
-        let guard = opened.lock(name.as_str()).ttl(TTL).no_wait().acquire().await?;
+        let guard = opened.lock(name.as_str()).ttl(ttl).no_wait().acquire().await?;
         guard.release().await?;
         times.push(clock.now().since(begun));
     }
     times.sort();
     Ok(times)
+}
+
+/// What a number of locks would cost, where requests are counted.
+fn forecast(locks: Option<u64>, able: &Capability, ttl: Duration) -> Vec<Finding> {
+    match locks {
+        Some(locks) if able.store == "github" => sprag::sprag_github::forecast(locks, ttl),
+        Some(_) => {
+            vec![Finding::note("this store counts no requests: any number of locks will do")]
+        }
+        None => Vec::new(),
+    }
 }
 
 fn speed(median: Duration, worst: Duration, rounds: usize) -> Finding {

@@ -30,7 +30,12 @@ pub(super) struct Desk {
     show_node: bool,
     /// Our own claims: which comment, since when, and whether it has won.
     own: Mutex<HashMap<LeaseId, Own>>,
+    /// One change of a claim at a time: a late renewal must not bring back what was released.
+    changing: Mutex<Vec<LeaseId>>,
 }
+
+/// How many leases are remembered as given back.
+const REMEMBERED: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
 struct Own {
@@ -48,6 +53,7 @@ impl Desk {
             abandoned: config.abandoned,
             show_node: config.show_node,
             own: Mutex::default(),
+            changing: Mutex::default(),
         }
     }
 
@@ -105,6 +111,10 @@ impl Desk {
 
     pub(super) fn renew(&self, renewal: &Renewal) -> Result<Renewed> {
         let issue = issue(&renewal.name)?;
+        let gone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if gone.contains(&renewal.lease) {
+            return Ok(Renewed::Lost(Loss::Released));
+        }
         let Some(claim) = self.find(issue, renewal.lease)? else {
             self.own().remove(&renewal.lease);
             return Ok(Renewed::Lost(Loss::StateLost));
@@ -119,6 +129,9 @@ impl Desk {
 
     pub(super) fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         let issue = issue(name)?;
+        let mut gone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.truncate(REMEMBERED);
+        gone.insert(0, lease);
         let won = self.own().get(&lease).is_none_or(|own| own.won);
         let Some(claim) = self.find(issue, lease)? else {
             self.own().remove(&lease);

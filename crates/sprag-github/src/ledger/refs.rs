@@ -172,7 +172,11 @@ impl GitHubLedger {
         if missing.len() < TOGETHER {
             for oid in missing {
                 let call = Call::get(format!("{}/git/commits/{oid}", self.api.repository));
-                let commit: Commit = self.api.get(&call)?.read(oid.as_str())?;
+                let answer = self.api.ask(&call)?;
+                if matches!(answer.status, 404 | 409 | 422) {
+                    return Err(not_yet(oid));
+                }
+                let commit: Commit = answer.read(oid.as_str())?;
                 let message = Message::read(&commit.message);
                 read.insert(oid, self.entries.put(oid.clone(), message));
             }
@@ -183,10 +187,7 @@ impl GitHubLedger {
         }
         let found = |oid: &&Oid| {
             let message = self.entries.get(oid).or_else(|| read.get(*oid).cloned());
-            message.ok_or_else(|| {
-                let message = format!("the entry {oid} is not in {}", self.api.shown);
-                error(ErrorKind::Corrupt, message)
-            })
+            message.ok_or_else(|| not_yet(oid))
         };
         oids.iter().map(found).collect()
     }
@@ -209,8 +210,8 @@ impl GitHubLedger {
         for (index, oid) in oids.iter().enumerate() {
             let text = data["repository"][format!("c{index}")]["message"].as_str();
             let text = text.ok_or_else(|| {
-                let told = errors.first().map_or("no such commit", String::as_str);
-                error(ErrorKind::Corrupt, format!("the entry {oid} cannot be read: {told}"))
+                let not_yet = not_yet(oid);
+                errors.first().cloned().into_iter().fold(not_yet, sprag_core::Error::caused_by)
             })?;
             read.insert(oid, self.entries.put((*oid).clone(), Message::read(text)));
         }
@@ -225,8 +226,8 @@ impl GitHubLedger {
         for _ in 0..MAX_PAGES {
             let call = Call::get(format!("{path}?{query}"));
             let answer = self.api.ask(&call)?;
-            if !answer.is_success() {
-                return Err(Trouble::Refused(self.api.refusal(&call, &answer)));
+            if matches!(answer.status, 404 | 409 | 422) {
+                return Err(Trouble::Unknown(not_yet(tip)));
             }
             let listed: Vec<Listed> = answer.read("history").map_err(Trouble::Refused)?;
             for Listed { sha, commit } in listed {
@@ -241,6 +242,12 @@ impl GitHubLedger {
         line.truncate(limit);
         Ok(line)
     }
+}
+
+/// A ref was seen at a commit that is not there: whoever answered is late.
+fn not_yet(oid: &Oid) -> sprag_core::Error {
+    let message = format!("GitHub does not show the commit {oid} yet, which a ref points to");
+    error(ErrorKind::Unavailable, message)
 }
 
 /// The part of a ref's name that GitHub wants in its paths.

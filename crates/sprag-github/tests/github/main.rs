@@ -9,3 +9,5 @@ mod limits;
 mod manager;
 mod mirror;
 mod place;
+mod proof;
+mod real;

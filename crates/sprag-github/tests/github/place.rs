@@ -85,7 +85,7 @@ impl Place {
 }
 
 /// Waits until something is so, with a limit.
-pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool + Send) {
     let limit = tokio::time::Duration::from_secs(20);
     let wait = async {
         while !is_so() {
