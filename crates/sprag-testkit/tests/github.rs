@@ -7,7 +7,7 @@ use std::time::Duration;
 use sprag::sprag_github::{Abandoned, GitHubConfig, GitHubStore, Token};
 use sprag_core::LockName;
 use sprag_github_sim::{Limits, Permission, Setup, Simulator};
-use sprag_ledger::{Change, Entry, Ledger, New, RefName};
+use sprag_ledger::{Change, Entry, New, RefName};
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::process_conformance;
 

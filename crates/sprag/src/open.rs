@@ -77,19 +77,6 @@ pub const fn stores() -> &'static [StoreKind] {
     KINDS
 }
 
-/// The kind of store that a URL names, if this build has it.
-///
-/// # Examples
-///
-/// ```
-/// assert_eq!(sprag::kind_of("memory:").map(|kind| kind.scheme), Some("memory"));
-/// assert!(sprag::kind_of("mysql://db/locks").is_none());
-/// ```
-pub fn kind_of(url: &str) -> Option<&'static StoreKind> {
-    let scheme = url.split_once(':')?.0;
-    KINDS.iter().find(|kind| kind.answers_for(scheme))
-}
-
 /// Shows a store's URL without user, password and parameters. What is no URL is not shown.
 ///
 /// # Examples
