@@ -45,7 +45,7 @@ fn a_fleet_brings_every_item_to_production_once_whoever_dies() {
         let items = shop.items();
         items.iter().filter(|item| item.starts_with("bugs/archive/production/")).count()
     };
-    let limit = BootClock.now().plus(Duration::from_secs(if full { 7200 } else { 240 }));
+    let limit = BootClock.now().plus(Duration::from_secs(if full { 7200 } else { 160 }));
     let mut kills = 0;
     loop {
         let finished = done(&shop);

@@ -83,7 +83,7 @@ fn whoever_is_killed_at_any_step_leaves_nothing_that_is_not_cleared_up() {
         if died == [false, false] {
             break;
         }
-        step += if full { 1 } else { 9 };
+        step += if full { 1 } else { 13 };
     }
     assert!(step >= STEPS, "only {step} steps: does it still kill?");
     assert!(deaths > 0);
