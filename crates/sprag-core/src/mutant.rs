@@ -25,6 +25,7 @@ pub const ALL: &[&str] = &[
     "grant_to_dead_waiter",
     "steal_without_compare",
     "evict_any_fence",
+    "convert_any_fence",
     "reader_barges",
     "permits_overgrant",
     "upgrade_ignores_readers",
@@ -42,6 +43,7 @@ pub const ALL: &[&str] = &[
     "renewal_undoes_upgrade",
     "fixed_lease_is_overdue",
     "floor_not_raised",
+    "severed_is_held",
 ];
 
 /// Whether the bug named `name` is the one chosen by `SPRAG_MUTANT`.

@@ -251,6 +251,9 @@ pub struct Conversion {
     pub name: LockName,
     /// The lease that holds it.
     pub lease: LeaseId,
+    /// The fence that the caller believes the lease has. With another one nothing is done, and the
+    /// answer is what is held: so a conversion that arrives once more, after others, is harmless.
+    pub fence: Fence,
     /// The mode to turn into.
     pub to: Mode,
     /// Whether to wait for readers to leave; only an upgradable lease may.

@@ -47,8 +47,9 @@ pub(crate) fn write(
             words.push(ttl_ms.to_string());
             words.extend(rebind.map(|to| to.map_or("-".into(), |session| session.to_string())));
         }
-        Command::Convert { to, queue, .. } => {
+        Command::Convert { fence, to, queue, .. } => {
             words.extend([to.as_str(), flag(*queue), channel].map(ToOwned::to_owned));
+            words.push(fence.to_string());
         }
         Command::Evict { fence, by, reason } => {
             let (by, reason, fence) = (by.clone(), reason.clone(), *fence);

@@ -312,7 +312,11 @@ mod tests {
             },
             8 => Command::Renew { lease, ttl_ms: 20 + dice.roll(400), rebind: None },
             9 => Command::Withdraw { lease },
-            10 => Command::Convert { lease, to: Mode::Exclusive, queue: dice.roll(2) > 0 },
+            10 => {
+                let held = record.holders.iter().find(|hold| hold.lease == lease);
+                let fence = held.map_or(record.fence, |hold| hold.fence);
+                Command::Convert { lease, fence, to: Mode::Exclusive, queue: dice.roll(2) > 0 }
+            }
             _ => Command::Evict {
                 fence: Fence::new(record.fence.get().saturating_sub(dice.roll(2))).unwrap(),
                 by: "test".into(),

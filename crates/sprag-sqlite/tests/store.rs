@@ -116,9 +116,9 @@ fn conversion_eviction_and_withdrawal_work() {
     let reader = sprag_core::store::Request { mode: Mode::Shared, ..queued("rw") };
     let upgradable = sprag_core::store::Request { mode: Mode::Upgradable, ..queued("rw") };
     acquire(&store, &reader);
-    acquire(&store, &upgradable);
-    let conversion =
-        Conversion { name: name("rw"), lease: upgradable.lease, to: Mode::Exclusive, queue: true };
+    let fence = acquire(&store, &upgradable).fence;
+    let (to, lease) = (Mode::Exclusive, upgradable.lease);
+    let conversion = Conversion { name: name("rw"), lease, fence, to, queue: true };
     assert_eq!(block_on(store.convert(&conversion)).unwrap(), Converted::Waiting);
     release(&store, &reader);
     block_on(store.changed(&conversion.name, conversion.lease));

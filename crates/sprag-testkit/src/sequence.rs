@@ -114,7 +114,10 @@ fn any_command(random: &mut Rng, theme: Theme, record: &Record, now_ms: u64) -> 
         7 | 8 => Command::Release { lease },
         9 => Command::Withdraw { lease },
         10 | 13 | 14 => {
-            Command::Convert { lease, to: any_mode(random, theme), queue: random.bool() }
+            let hold = record.holders.iter().find(|hold| hold.lease == lease);
+            let believed = hold.filter(|_| random.u8(..4) > 0).map_or(record.fence, |it| it.fence);
+            let (to, queue) = (any_mode(random, theme), random.bool());
+            Command::Convert { lease, fence: believed, to, queue }
         }
         11 => {
             let held = record.holders.first().map_or(record.fence, |hold| hold.fence);
@@ -139,15 +142,20 @@ pub struct Sequence {
 impl Sequence {
     /// A random one, with what is rare made frequent.
     pub fn random(random: &mut Rng) -> Self {
-        Self::any(random, true)
+        Self::any(random, true, None)
     }
 
     /// A random one for a port that keeps no versions, because nobody can come between its steps.
     pub fn unversioned(random: &mut Rng) -> Self {
-        Self::any(random, false)
+        Self::any(random, false, None)
     }
 
-    fn any(random: &mut Rng, versions: bool) -> Self {
+    /// A random one for a port whose clients all have this session.
+    pub fn of_session(random: &mut Rng, session: SessionId) -> Self {
+        Self::any(random, true, Some(session))
+    }
+
+    fn any(random: &mut Rng, versions: bool, session: Option<SessionId>) -> Self {
         let themes = [Theme::Anything, Theme::Turns, Theme::Readers, Theme::Permits];
         let theme = *random.choice(&themes).unwrap_or(&Theme::Anything);
         let longest = if matches!(theme, Theme::Turns) { MOST_TURNS } else { LONGEST };
@@ -166,6 +174,13 @@ impl Sequence {
                 && !versions
             {
                 acquire.steal = Steal::No;
+            }
+            if session.is_some() {
+                match &mut command {
+                    Command::Acquire(acquire) => acquire.session = session,
+                    Command::Renew { rebind: Some(to), .. } => *to = session,
+                    _ => {}
+                }
             }
             let step = apply(record, &command, &wire::clock_only(now_us, MAX_WAITERS));
             record = step.record.clone();

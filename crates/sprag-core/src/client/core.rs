@@ -16,6 +16,7 @@ use crate::entropy::Entropy;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::fence::Fence;
 use crate::loss::Loss;
+use crate::mutant::mutant;
 use crate::store::{Bind, Released, Renewal, Renewed, Store};
 
 /// No request takes longer than this; then its outcome is unknown and it is asked again.
@@ -50,7 +51,7 @@ impl Core {
     /// What is left of a lease, or why it is lost: its time is over, or its session is.
     pub(crate) fn check(&self, lease: &Lease) -> Result<Duration, Loss> {
         let left = lease.check(self.now())?;
-        if self.store.is_severed(lease.id) {
+        if self.store.is_severed(lease.id) && !mutant!("severed_is_held") {
             lease.with(|tenure| tenure.lose(Loss::SessionDied));
             return lease.check(self.now());
         }

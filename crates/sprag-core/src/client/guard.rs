@@ -283,8 +283,21 @@ impl LockGuard {
 
     /// `Ok(true)` if converted, `Ok(false)` if it waits.
     async fn convert(&self, to: Mode, queue: bool) -> Result<bool> {
-        self.ensure_valid()?;
-        let conversion = Conversion { name: self.name().clone(), lease: self.lease.id, to, queue };
+        loop {
+            self.ensure_valid()?;
+            let believed = self.fence();
+            let converted = self.convert_from(believed, to, queue).await?;
+            // An earlier conversion was done although its answer was lost: now what is held is
+            // known, and it can be converted from there.
+            if !converted || self.mode() == to || self.fence() == believed {
+                return Ok(converted);
+            }
+        }
+    }
+
+    async fn convert_from(&self, fence: Fence, to: Mode, queue: bool) -> Result<bool> {
+        let (name, lease) = (self.name().clone(), self.lease.id);
+        let conversion = Conversion { name, lease, fence, to, queue };
         let request = self.core().store.convert(&conversion);
         let answer = self.core().request(Operation::Convert, self.ttl(), request).await;
         match answer.map_err(|error| error.on(self.name()))? {

@@ -66,7 +66,7 @@ pub fn apply(record: Record, command: &Command, context: &Context<'_>) -> Applie
     let outcome = match command {
         Command::Acquire(acquire) => step.acquire(acquire),
         Command::Renew { lease, ttl_ms, rebind } => step.renew(*lease, *ttl_ms, *rebind),
-        Command::Convert { lease, to, queue } => step.convert(*lease, *to, *queue),
+        Command::Convert { lease, fence, to, queue } => step.convert(*lease, *fence, *to, *queue),
         Command::Release { lease } => step.release(*lease),
         Command::Withdraw { lease } => step.withdraw(*lease),
         Command::Evict { fence, by, reason } => step.evict(*fence, by, reason),
@@ -373,13 +373,15 @@ impl Step<'_> {
         });
     }
 
-    fn convert(&mut self, lease: LeaseId, to: Mode, queue: bool) -> Outcome {
+    fn convert(&mut self, lease: LeaseId, fence: Fence, to: Mode, queue: bool) -> Outcome {
         let Some(index) = self.record.holders.iter().position(|hold| hold.lease == lease) else {
             self.promote();
             return Outcome::Gone(self.record.loss_of(lease));
         };
-        let from = self.record.holders[index].mode;
+        let Hold { mode: from, fence: has, .. } = self.record.holders[index];
         let outcome = match (from, to) {
+            // It comes from before another conversion: its sender is told what is held.
+            _ if has != fence && !mutant!("convert_any_fence") => None,
             (from, to) if from == to && !matches!(to, Mode::Permits { .. }) => None,
             (Mode::Exclusive, Mode::Upgradable | Mode::Shared)
             | (Mode::Upgradable, Mode::Shared) => {

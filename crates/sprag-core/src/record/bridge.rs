@@ -56,7 +56,8 @@ impl Command {
 
     /// The command that a conversion asks for.
     pub fn convert(conversion: &Conversion) -> Self {
-        Self::Convert { lease: conversion.lease, to: conversion.to, queue: conversion.queue }
+        let Conversion { lease, fence, to, queue, .. } = *conversion;
+        Self::Convert { lease, fence, to, queue }
     }
 
     /// The command that an eviction asks for.

@@ -28,6 +28,8 @@ pub enum Command {
     Convert {
         /// The lease.
         lease: LeaseId,
+        /// The fence that it is believed to have; with another one nothing is converted.
+        fence: Fence,
         /// The mode to turn into.
         to: Mode,
         /// Whether to wait for readers to leave.

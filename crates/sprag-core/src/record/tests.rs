@@ -75,7 +75,30 @@ fn renew(record: Record, number: u128, now_ms: u64) -> Applied {
 }
 
 fn convert(record: Record, number: u128, to: Mode, queue: bool) -> Applied {
-    run(record, Command::Convert { lease: lease(number), to, queue }, 0)
+    let held = record.holders.iter().find(|hold| hold.lease == lease(number));
+    let fence = held.map_or(Fence::ZERO, |hold| hold.fence);
+    convert_believing(record, number, fence, to, queue)
+}
+
+#[test]
+fn a_conversion_from_another_fence_changes_nothing() {
+    let record = take(Record::default(), request(1, Mode::Upgradable), 0).record;
+    let first = record.fence;
+    let record = convert(record, 1, Mode::Exclusive, true).record;
+    let second = record.fence;
+    assert!(second > first);
+    let record = convert(record, 1, Mode::Shared, false).record;
+    // Both come once more; the first from before the fence that is held now.
+    let again = convert_believing(record.clone(), 1, first, Mode::Exclusive, true);
+    assert!(!again.changed, "{again:?}");
+    let Outcome::Granted(grant) = again.outcome else { panic!("{:?}", again.outcome) };
+    assert_eq!((grant.mode, grant.fence), (Mode::Shared, second), "it is told what is held");
+    let same = convert_believing(record, 1, second, Mode::Shared, false);
+    assert!(!same.changed && matches!(same.outcome, Outcome::Granted(_)));
+}
+
+fn convert_believing(record: Record, number: u128, fence: Fence, to: Mode, queue: bool) -> Applied {
+    run(record, Command::Convert { lease: lease(number), fence, to, queue }, 0)
 }
 
 fn holders(record: &Record) -> Vec<u128> {
@@ -613,8 +636,9 @@ fn any_command() -> impl Strategy<Value = Command> {
         2 => lease_number.clone().prop_map(|n| Command::Renew { lease: lease(n), ttl_ms: TTL, rebind: None }),
         2 => lease_number.clone().prop_map(|n| Command::Release { lease: lease(n) }),
         1 => lease_number.clone().prop_map(|n| Command::Withdraw { lease: lease(n) }),
-        1 => (lease_number, any_mode(), any::<bool>())
-            .prop_map(|(n, to, queue)| Command::Convert { lease: lease(n), to, queue }),
+        1 => (lease_number, 0..20_u64, any_mode(), any::<bool>()).prop_map(|(n, fence, to, queue)| {
+            Command::Convert { lease: lease(n), fence: Fence::new(fence).unwrap(), to, queue }
+        }),
         1 => (0..20_u64).prop_map(|fence| Command::Evict {
             fence: Fence::new(fence).unwrap(), by: "ops".into(), reason: "why".into(),
         }),

@@ -44,6 +44,7 @@ enum Written<'a> {
     },
     Convert {
         lease: LeaseId,
+        fence: Fence,
         to: Mode,
         queue: bool,
     },
@@ -86,8 +87,8 @@ pub fn write(command: &Command, max_waiters: usize) -> String {
             ttl_ms: *ttl_ms,
             rebind: rebind.map(|to| to.map_or(Rebind::Nothing(false), Rebind::To)),
         },
-        Command::Convert { lease, to, queue } => {
-            Written::Convert { lease: *lease, to: *to, queue: *queue }
+        Command::Convert { lease, fence, to, queue } => {
+            Written::Convert { lease: *lease, fence: *fence, to: *to, queue: *queue }
         }
         Command::Release { lease } => Written::Release { lease: *lease },
         Command::Withdraw { lease } => Written::Withdraw { lease: *lease },

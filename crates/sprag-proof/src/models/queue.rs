@@ -223,7 +223,8 @@ struct Request {
 enum What {
     Acquire(Mode),
     Renew,
-    Convert(Mode),
+    /// To a mode, from a fence.
+    Convert(Mode, u64),
     Withdraw,
     Release,
     Evict(u64),

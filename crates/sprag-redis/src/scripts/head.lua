@@ -7,7 +7,7 @@
 --       acquire, take    4 the TTL    5 not after    6 the holder    7 other wishes    8 the channel
 --       renew, keep      4 the TTL    5 the new session, '-' for none
 --       release          4 the channel
---       convert          4 the mode    5 whether to wait    6 the channel
+--       convert          4 the mode    5 whether to wait    6 the channel    7 the fence
 --       evict            4 the fence    5 the loss, as JSON
 --
 -- A holder is written as its session, its party, whether its lease is fixed, and JSON that nobody

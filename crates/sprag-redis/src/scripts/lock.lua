@@ -435,7 +435,7 @@ function commands.convert()
     return gone(lease)
   end
   local from, to, alone, outcome, wait = hold.mode, ARGV[4], #record.holders == 1, nil, false
-  if from == to and to ~= 'permits' then
+  if hold.fence ~= tonumber(ARGV[7]) or (from == to and to ~= 'permits') then
     outcome = nil
   elseif (from == 'exclusive' and (to == 'upgradable' or to == 'shared'))
     or (from == 'upgradable' and to == 'shared') then

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sprag_core::{ErrorKind, Released};
+use sprag_core::{ErrorKind, Mode, Released};
 
 use crate::fault::{Fault, FaultStore, Op};
 use crate::harness::Harness;
@@ -89,6 +89,7 @@ pub async fn a_late_release_does_not_free_the_next_hold(harness: &impl Harness) 
 /// F62: requests that a network delivers once more much later change nothing: the lock stays
 /// free, or stays with whoever has it by then.
 pub async fn late_duplicates_change_nothing(harness: &impl Harness) {
+    late_conversions_change_nothing(harness).await;
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let mut guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -107,6 +108,32 @@ pub async fn late_duplicates_change_nothing(harness: &impl Harness) {
     let after = look(faults.inner(), "report").await;
     assert_eq!((after.holders.len(), after.waiters.len()), (1, 0));
     assert_eq!((after.holders[0].lease, after.fence), (current.lease(), before.fence));
+}
+
+/// Conversions too: each compares the fence that its sender believed in.
+async fn late_conversions_change_nothing(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    if !faults.inner().capability().shared {
+        return;
+    }
+    let client = faults.client();
+    let mut guard = client.lock("table").upgradable().ttl(LONG).acquire().await.unwrap();
+    guard.upgrade().await.unwrap();
+    guard.downgrade(Mode::Upgradable).await.unwrap();
+    guard.upgrade().await.unwrap();
+    guard.downgrade(Mode::Shared).await.unwrap();
+    assert!(guard.try_upgrade().await.unwrap());
+    let before = look(faults.inner(), "table").await;
+    let conversions = faults.calls().into_iter().filter(|call| call.op() == Op::Convert);
+    // Newest first: the old ones come after what followed them.
+    for call in conversions.collect::<Vec<_>>().iter().rev() {
+        faults.replay(call).await;
+        let after = look(faults.inner(), "table").await;
+        let [held, was] = [&after, &before].map(|view| (view.holders[0].mode, view.fence));
+        assert_eq!(held, was, "{call:?}");
+    }
+    assert_eq!((guard.mode(), guard.fence()), (Mode::Exclusive, before.fence));
+    guard.release().await.unwrap();
 }
 
 /// F62: an acquire that arrives once more after so many others that the store has forgotten it

@@ -11,6 +11,19 @@ use crate::support::{
     LONG, block_this_thread, eventually, is_unused, let_time_pass, now, until_unused, within,
 };
 
+/// F35: where locks end with a session, its end is the end of what is held, whatever their TTL: a
+/// guard says so at once, also to who does not wait to be told.
+pub async fn the_end_of_the_session_is_the_end_of_the_lock(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    let client = faults.client();
+    let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
+    assert!(guard.is_valid());
+    faults.sever();
+    assert!(!guard.is_valid(), "a lock without a session");
+    assert_eq!(guard.ensure_valid().unwrap_err().loss(), Some(&Loss::SessionDied));
+    assert_eq!(within("the loss is told", guard.lost()).await, Loss::SessionDied);
+}
+
 /// F01, FAULTS 7: without renewal the lock is lost at the holder's own deadline, which is before
 /// the store frees it; the next holder has a larger fence.
 pub async fn an_expired_lease_is_lost_before_it_is_free(harness: &impl Harness) {

@@ -121,6 +121,7 @@ cases! { $
         another_number_of_permits_is_refused
     }
     lost {
+        the_end_of_the_session_is_the_end_of_the_lock
         an_expired_lease_is_lost_before_it_is_free
         a_holder_that_is_cut_off_knows_it_in_time
         failed_renewals_do_not_lose_the_lock

@@ -22,6 +22,7 @@ use sprag_core::{
     AuditEntry, AuditQuery, Capability, Client, Error, ErrorKind, LeaseId, LockName, LockView,
     Operation, Result, Store,
 };
+use tokio::sync::Notify;
 
 pub use call::{Call, Op};
 pub use gate::Gate;
@@ -78,6 +79,8 @@ pub struct FaultStore {
     rules: Mutex<Vec<Rule>>,
     calls: Mutex<Vec<Call>>,
     hints_lost: AtomicBool,
+    cut: AtomicBool,
+    severed: Notify,
     yields: AtomicUsize,
 }
 
@@ -89,6 +92,8 @@ impl FaultStore {
             rules: Mutex::default(),
             calls: Mutex::default(),
             hints_lost: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+            severed: Notify::new(),
             yields: AtomicUsize::new(0),
         })
     }
@@ -96,6 +101,12 @@ impl FaultStore {
     /// A client that talks through this store.
     pub fn client(self: &Arc<Self>) -> Client {
         Client::new(Arc::clone(self) as Arc<dyn Store>)
+    }
+
+    /// The session of the store ends, and all that is held with it.
+    pub fn sever(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+        self.severed.notify_one();
     }
 
     /// The next request of this kind meets the fault, after those scripted before.
@@ -277,11 +288,14 @@ impl Store for FaultStore {
     }
 
     fn is_severed(&self, lease: LeaseId) -> bool {
-        self.inner.is_severed(lease)
+        self.cut.load(Ordering::SeqCst) || self.inner.is_severed(lease)
     }
 
     async fn severed(&self) {
-        self.inner.severed().await;
+        tokio::select! {
+            () = self.inner.severed() => {}
+            () = self.severed.notified() => {}
+        }
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

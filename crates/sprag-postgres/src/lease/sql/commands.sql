@@ -3,13 +3,22 @@
 CREATE FUNCTION sprag.gone_outcome(s sprag.step, lease text) RETURNS jsonb LANGUAGE sql STABLE
 RETURN jsonb_build_object('gone', coalesce(sprag.gone_reason(s.gone, lease), '"state_lost"'));
 
-CREATE FUNCTION sprag.ahead_of(ns text, lock text, wait jsonb) RETURNS bigint LANGUAGE sql STABLE
-RETURN (SELECT count(*) FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
-  AND (w.arrival, w.ticket) < (sprag.arrival_of(wait), (wait ->> 'ticket')::bigint));
+CREATE FUNCTION sprag.ahead_of(ns text, lock text, wait jsonb) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  its_arrival bigint := sprag.arrival_of(wait);
+  its_ticket bigint := (wait ->> 'ticket')::bigint;
+BEGIN
+  RETURN (SELECT count(*) FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
+    AND (w.arrival, w.ticket) < (its_arrival, its_ticket));
+END $$;
 
-CREATE FUNCTION sprag.stored_wait(ns text, lock text, asked text) RETURNS jsonb LANGUAGE sql STABLE
-RETURN (SELECT w.request FROM sprag.waiter AS w
-  WHERE w.space = ns AND w.name = lock AND w.lease = asked);
+CREATE FUNCTION sprag.stored_wait(ns text, lock text, asked text) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT w.request FROM sprag.waiter AS w
+    WHERE w.space = ns AND w.name = lock AND w.lease = asked);
+END $$;
 
 CREATE FUNCTION sprag.outcome_of_waiting(s sprag.step, lease text) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -228,7 +237,8 @@ BEGIN
     s := sprag.promote(s);
     s.outcome := sprag.gone_outcome(s, asked);
     RETURN;
-  ELSIF was = wanted AND jsonb_typeof(wanted) <> 'object' THEN
+  ELSIF hold -> 'fence' <> command -> 'fence'
+    OR (was = wanted AND jsonb_typeof(wanted) <> 'object') THEN
     NULL;
   ELSIF (was = '"exclusive"' AND wanted IN ('"upgradable"', '"shared"'))
     OR (was = '"upgradable"' AND wanted = '"shared"') THEN

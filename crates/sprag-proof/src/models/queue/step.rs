@@ -33,7 +33,8 @@ impl Queue {
             Action::Renew(index) => send(&mut state.clients[index], What::Renew)?,
             Action::Convert(index, to) => {
                 let client = &mut state.clients[index];
-                send(client, What::Convert(to))?;
+                let believed = client.lease.as_ref()?.held?.fence;
+                send(client, What::Convert(to, believed))?;
                 let lease = client.lease.as_mut()?;
                 lease.wish = to;
                 if self.rule != Rule::DowngradeAfterReply {
@@ -141,7 +142,7 @@ impl Queue {
         if self.in_order {
             // A following request was done: what came before it is not done any more.
             let overdue = |late: &Request| {
-                late.lease == request.lease && matches!(late.what, What::Convert(_))
+                late.lease == request.lease && matches!(late.what, What::Convert(..))
             };
             state.late.retain(|late| !overdue(late));
         }
@@ -168,7 +169,7 @@ impl Queue {
             Outcome::Queued { .. } if matches!(command, Command::Convert { .. }) => {
                 self.happened.note(UPGRADED);
             }
-            Outcome::Granted(_) if matches!(request.what, What::Convert(Mode::Shared)) => {
+            Outcome::Granted(_) if matches!(request.what, What::Convert(Mode::Shared, _)) => {
                 self.happened.note(DOWNGRADED);
             }
             Outcome::Held => self.happened.note(TRIED),
@@ -227,7 +228,9 @@ impl Queue {
             What::Renew => Command::Renew { lease, ttl_ms: self.ttl_ms(), rebind: None },
             What::Release => Command::Release { lease },
             What::Withdraw => Command::Withdraw { lease },
-            What::Convert(to) => Command::Convert { lease, to, queue: true },
+            What::Convert(to, fence) => {
+                Command::Convert { lease, fence: Fence::new(fence)?, to, queue: true }
+            }
             What::Evict(fence) => Command::Evict {
                 fence: Fence::new(fence)?,
                 by: String::new(),
@@ -266,7 +269,7 @@ impl Queue {
             (_, Reply::Granted(grant)) => {
                 let first = lease.held.is_none();
                 match (what, self.rule) {
-                    (What::Convert(_), _) => {}
+                    (What::Convert(..), _) => {}
                     (_, Rule::DeadlineFromReply) => lease.anchor = 0,
                     (What::Renew, _) | (_, Rule::GrantCountsFromRepeat) => lease.anchor = age,
                     _ => {}
