@@ -27,7 +27,8 @@ pub(crate) enum Need {
     Peers,
     /// `git` and an sshd, for the tests of locks on git remotes; not with `SPRAG_SKIP=git`.
     GitServers,
-    /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`.
+    /// `postgres` and `pgbouncer`, for the tests of its store; not with `SPRAG_SKIP=postgres`. And
+    /// `ip`, to cut a link; not with `SPRAG_SKIP=netns`.
     Postgres,
 }
 
@@ -78,7 +79,11 @@ fn one(shell: &Shell, need: Need) -> Outcome {
             // Debian's has a folder for each version, and none in the path.
             let server = "ls /usr/lib/postgresql/*/bin/postgres";
             package(shell, "postgres", &["sh", "-c", server], &["postgresql"])?;
-            program(shell, "pgbouncer", &["pgbouncer"])
+            program(shell, "pgbouncer", &["pgbouncer"])?;
+            if skipped("netns") {
+                return Ok(());
+            }
+            package(shell, "ip", &["ip", "-Version"], &["iproute2"])
         }
     }
 }

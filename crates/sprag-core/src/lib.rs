@@ -26,6 +26,7 @@ mod memory;
 mod mode;
 pub mod mutant;
 mod name;
+pub mod pace;
 pub mod policy;
 mod recipes;
 pub mod record;

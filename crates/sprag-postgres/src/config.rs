@@ -210,10 +210,6 @@ impl PostgresConfig {
     /// What the client library is told.
     pub(crate) fn connection(&self) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
-        match &self.address {
-            Address::Tcp(host, port) => config.host(host).port(*port),
-            Address::Unix(folder, port) => config.host_path(folder).port(*port),
-        };
         config.dbname(&self.database);
         if let Some(user) = &self.user {
             config.user(user);
@@ -226,9 +222,6 @@ impl PostgresConfig {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyFull => SslMode::Require,
         });
-        // A server that is gone is noticed within seconds, not within hours.
-        config.keepalives_idle(Duration::from_secs(5)).keepalives_interval(Duration::from_secs(2));
-        config.keepalives_retries(3).tcp_user_timeout(self.timeout.max(Duration::from_secs(5)));
         config
     }
 }

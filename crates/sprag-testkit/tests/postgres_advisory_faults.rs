@@ -150,6 +150,74 @@ async fn a_holder_that_is_cut_off_gives_up_before_the_server_does() {
     assert!(!guard.is_valid());
 }
 
+/// F37: grants do not wait for the disk, so a crash forgets the last ones; fences grow all the same,
+/// of readers too.
+#[tokio::test]
+async fn fences_grow_over_a_crash_that_forgets_grants() {
+    if skipped() {
+        return;
+    }
+    let mut server = PostgresServer::start(&["-c", "wal_writer_delay=10s"]).await;
+    let url = server.url("postgres");
+    for crash in 0..2 {
+        let locks = advisory(&url);
+        let mut last = within("let in", locks.lock(NAME).acquire()).await.unwrap().fence();
+        for _ in 0..20 {
+            last = locks.lock(NAME).acquire().await.unwrap().fence();
+        }
+        if crash == 0 {
+            server.kill().await;
+        } else {
+            server.murder().await;
+        }
+        server.start_again().await;
+        let left = server.sql("postgres", "SELECT coalesce(max(fence), 0) FROM sprag.lock");
+        assert!(left.parse::<u64>().unwrap() < last.get(), "nothing was forgotten: a weak test");
+        let others = advisory(&url);
+        let early = others.lock(NAME).shared().try_acquire().await.unwrap();
+        assert!(early.is_none(), "who held it may not know yet that it is lost");
+        let reader = within("let in", others.lock(NAME).shared().acquire()).await.unwrap();
+        assert!(reader.fence() > last, "{:?} after {last:?}", reader.fence());
+        reader.release().await.unwrap();
+        let writer = others.lock(NAME).acquire().await.unwrap();
+        assert!(writer.fence() > last);
+        writer.release().await.unwrap();
+    }
+}
+
+/// F41: a standby that has missed the last grants becomes the primary. Leases are let in twice then,
+/// as is written; fences grow. Session locks are not let in at once, as nobody knows who had them.
+#[tokio::test]
+async fn fences_grow_over_a_failover_that_forgets_grants() {
+    if skipped() {
+        return;
+    }
+    let server = PostgresServer::start(&[]).await;
+    let leases = Locks::open(&format!("{}?namespace=leases", server.url("postgres"))).unwrap();
+    let locks = advisory(&server.url("postgres"));
+    for store in [&leases, &locks] {
+        store.lock(NAME).acquire().await.unwrap().release().await.unwrap();
+    }
+    let mut standby = server.start_standby().await;
+    // It follows no longer, and misses what comes now.
+    standby.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    standby.sql("postgres", "SELECT pg_reload_conf()");
+    let followers = "SELECT count(*) FROM pg_stat_replication";
+    eventually("it is cut off", async || server.sql("postgres", followers) == "0").await;
+    let lease = leases.lock(NAME).ttl(LONG).acquire().await.unwrap();
+    let held = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+    standby.promote().await;
+
+    let url = standby.url("postgres");
+    let again = Locks::open(&format!("{url}?namespace=leases")).unwrap();
+    let again = again.lock(NAME).acquire().await.unwrap();
+    assert!(again.fence() > lease.fence());
+    let others = advisory(&url);
+    assert!(others.lock(NAME).try_acquire().await.unwrap().is_none(), "too early");
+    let next = within("let in", others.lock(NAME).ttl(LONG).acquire()).await.unwrap();
+    assert!(next.fence() > held.fence());
+}
+
 /// F37: after a crash nothing is held, and fences grow.
 #[tokio::test]
 async fn advisory_locks_end_with_the_server() {

@@ -1,8 +1,10 @@
 //! What only the PostgreSQL store does: its server can refuse in many ways, end and come back, and
 //! have a connection pool in front of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use sprag::audit::AuditQuery;
 use sprag::store::Listing;
 use sprag::{Error, Fence, LockName, Locks};
 use sprag_testkit::postgres_server::{Database, PgBouncer, PoolMode, PostgresServer, skipped};
@@ -15,6 +17,51 @@ fn database() -> Option<Database> {
 
 fn refused(url: &str) -> Error {
     Locks::open(url).expect_err("opened")
+}
+
+/// Numbers are given out before they are written for good: behind one that is missing nothing is
+/// told yet, so that who reads on from the last one misses nothing.
+#[tokio::test]
+async fn the_trail_is_told_in_the_order_of_its_numbers() {
+    let Some(database) = database().map(Arc::new) else { return };
+    let locks = Locks::open(&database.url()).unwrap();
+    locks.lock("report").acquire().await.unwrap().release().await.unwrap();
+    let read = async |after| {
+        let query = AuditQuery { after, ..AuditQuery::default() };
+        let entries = locks.store().audit(&query).await.unwrap();
+        entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(read(1).await, [2]);
+    // Somebody has the number 3 and is slow.
+    let slow = "BEGIN; INSERT INTO sprag.trail (space, name, at_ms, plain, fence, after_ms) \
+         SELECT space, name, sprag.now_us() / 1000, plain, fence, after_ms FROM sprag.trail \
+         ORDER BY sequence DESC LIMIT 1; SELECT pg_sleep(1); COMMIT";
+    let number = "SELECT last_value FROM sprag.trail_sequence_seq";
+    let writer = Arc::clone(&database);
+    let writing = tokio::task::spawn_blocking(move || writer.sql(slow));
+    eventually("the number is taken", async || database.sql(number) == "3").await;
+    locks.lock("report").acquire().await.unwrap().release().await.unwrap();
+    let early = read(2).await;
+    assert!(early.is_empty() || early == [3, 4, 5], "{early:?} was told without 3");
+    writing.await.unwrap();
+    assert_eq!(read(2).await, [3, 4, 5]);
+}
+
+/// What nobody has used for long is cleared away; its fence is not.
+#[tokio::test]
+async fn cleared_locks_leave_their_fences() {
+    let Some(database) = database() else { return };
+    let locks = Locks::open(&database.url()).unwrap();
+    let held = locks.lock("held").acquire().await.unwrap();
+    let guard = locks.lock("report").acquire().await.unwrap();
+    let last = guard.fence();
+    guard.release().await.unwrap();
+    assert_eq!(database.sql("SELECT sprag.clear(3600000000, 100)"), "0", "they are too young");
+    assert_eq!(database.sql("SELECT sprag.clear(0, 100)"), "1");
+    assert_eq!(database.sql("SELECT name FROM sprag.lock"), "held");
+    let reader = locks.lock("report").shared().acquire().await.unwrap();
+    assert!(reader.fence() >= last, "{:?} after {last:?}", reader.fence());
+    held.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,27 +1,30 @@
--- One command on one advisory lock. `session` is the one that has done it. Where the record would
--- grant the lock and somebody has its key, `outsider` says who; `leaving` that it was asked to go.
-CREATE FUNCTION sprag.advisory_v1(ns text, lock text, command jsonb, lock_key bigint,
-  OUT answer jsonb, OUT session text, OUT outsider text, OUT leaving boolean)
+-- One command on one advisory lock. The answer says in which `session` it was done. Where the record
+-- would grant the lock and somebody has its key, `outsider` says who; `leaving` that it was asked to
+-- go.
+CREATE FUNCTION sprag.advisory_v1(ns text, lock text, command jsonb, lock_key bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   what text := command ->> 'do';
   asked text := command ->> 'lease';
-  channel text;
+  session text := current_setting('sprag.session');
+  channel text := 'sprag_' || session;
+  answer jsonb;
+  outsider text;
+  leaving boolean := false;
+  had boolean := false;
 BEGIN
-  session := current_setting('sprag.session');
-  channel := 'sprag_' || session;
-  leaving := false;
   IF command ? 'session' THEN
     command := command || jsonb_build_object('session', session);
-  END IF;
-  IF what = 'release' THEN
-    PERFORM sprag.let_go(asked);
   END IF;
   IF what IN ('acquire', 'release', 'convert') THEN
     PERFORM sprag.bury_sessions(ns, lock);
   END IF;
   BEGIN
     answer := sprag.apply_v1(ns, lock, command, channel);
+    IF what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
+      had := sprag.is_plain(ns, lock, asked) OR EXISTS (SELECT FROM sprag.grip AS g
+        WHERE g.lease = asked AND g.session = current_setting('sprag.session'));
+    END IF;
     IF answer -> 'outcome' ? 'granted' AND what IN ('acquire', 'convert')
       AND NOT sprag.take_grip(ns, lock, asked, lock_key, answer -> 'outcome' -> 'granted' -> 'mode')
     THEN
@@ -29,6 +32,7 @@ BEGIN
       leaving := sprag.urge_v1(lock_key, CASE WHEN command ? 'steal' THEN 100 ELSE 1000 END) > 0;
       outsider := coalesce(sprag.outsider(ns, lock, lock_key), CASE
         WHEN leaving THEN 'its last holder, which was asked to let go'
+        WHEN sprag.is_quiet() THEN 'whoever held it when the server crashed a moment ago'
         ELSE 'somebody who was just here' END);
       IF NOT leaving THEN
         RAISE SQLSTATE 'SP001';
@@ -37,23 +41,83 @@ BEGIN
   EXCEPTION WHEN SQLSTATE 'SP001' THEN
     answer := sprag.answer(sprag.now_us(), '"held"');
   END;
-  IF outsider IS NULL AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
-    answer := sprag.fresh(ns, lock, command, channel, answer);
+  IF outsider IS NULL AND NOT had AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
+    answer := sprag.fresh(ns, lock, command, answer);
   END IF;
+  IF answer ? 'told' THEN
+    answer := answer || jsonb_build_object('told',
+      sprag.hand_over(ns, lock, lock_key, answer -> 'told'));
+  END IF;
+  -- Last, so that nobody comes in between.
+  IF what = 'release' THEN
+    PERFORM sprag.let_go(asked);
+  END IF;
+  RETURN answer || jsonb_build_object('session', session, 'outsider', outsider, 'leaving', leaving);
+END $$;
+
+-- Takes the session lock for those of this session who were granted the lock. Who cannot have it is
+-- told to ask.
+CREATE FUNCTION sprag.hand_over(ns text, lock text, lock_key bigint, told jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  heard jsonb := '[]';
+  one text;
+  hold jsonb;
+BEGIN
+  FOR one IN SELECT * FROM jsonb_array_elements_text(told) LOOP
+    SELECT sprag.hold_of(k.holders, split_part(one, ':', 1)) INTO hold FROM sprag.lock AS k
+      WHERE k.space = ns AND k.name = lock;
+    IF hold IS NULL OR NOT sprag.take_grip(ns, lock, hold ->> 'lease', lock_key, hold -> 'mode') THEN
+      one := split_part(one, ':', 1) || ':0';
+    END IF;
+    heard := heard || to_jsonb(one);
+  END LOOP;
+  RETURN heard;
 END $$;
 
 -- What was granted by another's release, and could not be taken at once, counts from now: its holder
 -- has been told "not yet" since.
-CREATE FUNCTION sprag.fresh(ns text, lock text, command jsonb, channel text, answer jsonb)
-RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION sprag.fresh(ns text, lock text, command jsonb, answer jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
 BEGIN
   IF (SELECT (sprag.hold_of(k.holders, command ->> 'lease') ->> 'renewed_ms')::bigint
       FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock)
-    >= (answer ->> 'now_us')::bigint / 1000 THEN
-    RETURN answer;
+    < (answer ->> 'now_us')::bigint / 1000 THEN
+    RETURN sprag.run(ns, lock, jsonb_build_object('do', 'renew', 'lease', command -> 'lease',
+      'ttl_ms', command -> 'ttl_ms'), NULL);
   END IF;
-  RETURN sprag.run(ns, lock, jsonb_build_object('do', 'renew', 'lease', command -> 'lease',
-    'ttl_ms', command -> 'ttl_ms'), channel);
+  RETURN answer;
+END $$;
+
+-- The short way, see lease/sql/plain.sql: the session lock first, then the row.
+CREATE FUNCTION sprag.take_advisory_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
+  not_after_ms bigint, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  my_session text := current_setting('sprag.session');
+  taken text;
+BEGIN
+  IF NOT sprag.is_quiet() AND pg_try_advisory_lock(lock_key) THEN
+    taken := sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, lock_key, my_session);
+    IF taken IS NOT NULL THEN
+      PERFORM sprag.durable(false);
+      RETURN taken || ' ' || my_session;
+    END IF;
+    PERFORM pg_advisory_unlock(lock_key);
+  END IF;
+  RETURN sprag.advisory_v1(ns, lock, command::jsonb, lock_key)::text;
+END $$;
+
+CREATE FUNCTION sprag.leave_advisory_v1(ns text, lock text, asked text, lock_key bigint)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  left_by text := sprag.plain_leave(ns, lock, asked);
+BEGIN
+  IF left_by IS NOT NULL THEN
+    PERFORM sprag.durable(false);
+    RETURN left_by || ' ' || current_setting('sprag.session');
+  END IF;
+  RETURN sprag.advisory_v1(ns, lock, jsonb_build_object('do', 'release', 'lease', asked),
+    lock_key)::text;
 END $$;
 
 -- Many renewals. Who was granted the lock and has no grip yet, waits; who had one in a session that
@@ -61,8 +125,7 @@ END $$;
 CREATE FUNCTION sprag.renew_advisory_v1(ns text, locks text[], commands jsonb,
   lock_keys bigint[]) RETURNS TABLE (answer jsonb, session text) LANGUAGE plpgsql AS $$
 DECLARE
-  answers jsonb[] := sprag.renew_v1(ns, locks, commands,
-    'sprag_' || current_setting('sprag.session'));
+  answers jsonb[] := sprag.renew_v1(ns, locks, commands, NULL);
   mode jsonb;
   asked text;
 BEGIN
@@ -71,9 +134,10 @@ BEGIN
     answer := answers[place];
     mode := answer -> 'outcome' -> 'granted' -> 'mode';
     asked := commands -> (place - 1) ->> 'lease';
-    IF mode IS NOT NULL AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.lease = asked
-      AND g.session = current_setting('sprag.session') AND g.shared = (mode <> '"exclusive"')) THEN
-      IF (SELECT sprag.hold_of(k.holders, asked) ->> 'session' FROM sprag.lock AS k
+    IF mode IS NOT NULL AND NOT sprag.is_plain(ns, locks[place], asked)
+      AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.lease = asked
+        AND g.session = current_setting('sprag.session') AND g.shared = (mode <> '"exclusive"')) THEN
+      IF (SELECT sprag.hold_of((sprag.whole(k)).holders, asked) ->> 'session' FROM sprag.lock AS k
           WHERE k.space = ns AND k.name = locks[place]) <> session THEN
         answer := jsonb_set(answer, '{outcome}', '{"gone": "session_died"}');
       ELSIF NOT sprag.take_grip(ns, locks[place], asked, lock_keys[place], mode) THEN

@@ -16,6 +16,20 @@ CREATE UNLOGGED TABLE sprag.grip (
 CREATE INDEX grip_key ON sprag.grip (key);
 CREATE INDEX grip_session ON sprag.grip (session);
 
+-- Since when the server has not crashed; a crash empties this too. Those who held a lock then may be
+-- out of reach and not know, and what was written last is forgotten: so nobody gets a lock in the time
+-- in which they notice, and fences from before do not count.
+CREATE UNLOGGED TABLE sprag.era (
+  since_us bigint NOT NULL,
+  one boolean PRIMARY KEY DEFAULT true CHECK (one)
+);
+INSERT INTO sprag.era VALUES (0);
+
+CREATE FUNCTION sprag.is_quiet() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN sprag.now_us() < current_setting('sprag.quiet_until')::bigint;
+END $$;
+
 -- Whether a session is over. After a restart of the server all are; but those who held a lock may be
 -- out of reach, and are given the time in which they notice.
 CREATE FUNCTION sprag.is_over(session text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -33,9 +47,21 @@ DECLARE
   over text[];
   losses jsonb;
   wait jsonb;
+  mine text := current_setting('sprag.session');
 BEGIN
   SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
+  l := sprag.whole(l);
   IF l.space IS NULL OR (l.holders = '[]' AND l.waiting = 0) THEN
+    RETURN;
+  END IF;
+  -- Mostly there is nobody to ask about.
+  IF l.waiting > 0 THEN
+    SELECT w.request INTO wait FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
+      ORDER BY w.arrival, w.ticket LIMIT 1;
+  END IF;
+  IF (l.holders = '[]' OR (jsonb_array_length(l.holders) = 1
+      AND l.holders -> 0 ->> 'session' = mine))
+    AND (wait IS NULL OR wait ->> 'session' = mine) THEN
     RETURN;
   END IF;
   -- Who has the lock and who is next matter; the others only if there is something to do anyway.
@@ -67,34 +93,46 @@ BEGIN
     -- Its process may have a new session, and then it may ask again.
     s := sprag.bury_wait(s, wait, '"state_lost"');
   END LOOP;
-  DELETE FROM sprag.grip AS g WHERE g.space = ns AND g.name = lock AND g.session = ANY(over);
   s := sprag.promote(s);
   PERFORM sprag.end_step(s, false);
+  DELETE FROM sprag.grip AS g WHERE g.space = ns AND g.name = lock AND g.session = ANY(over);
 END $$;
 
 -- The same for all locks of a namespace that such a session has.
 CREATE FUNCTION sprag.bury_all_sessions_v1(ns text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  over text[];
 BEGIN
+  SELECT array_agg(session) INTO over FROM (
+    SELECT g.session FROM sprag.grip AS g WHERE g.space = ns
+    UNION SELECT k.plain_session FROM sprag.lock AS k WHERE k.space = ns
+      AND k.plain_lease IS NOT NULL AND k.plain_session IS NOT NULL) AS seen
+    WHERE sprag.is_over(session);
   PERFORM sprag.bury_sessions(ns, held.name) FROM (
-    SELECT DISTINCT g.name FROM sprag.grip AS g
-      JOIN (SELECT DISTINCT e.session FROM sprag.grip AS e) AS every ON every.session = g.session
-      WHERE g.space = ns AND sprag.is_over(every.session)) AS held;
+    SELECT g.name FROM sprag.grip AS g WHERE g.space = ns AND g.session = ANY(over)
+    UNION SELECT k.name FROM sprag.lock AS k WHERE k.space = ns AND k.plain_lease IS NOT NULL
+      AND k.plain_session = ANY(over)) AS held;
 END $$;
 
 -- The session of this connection, and that it lives: a lock in the space of two numbers, where no
 -- lock with a name is. Shared, so that a session with an equal hash may live too.
-CREATE FUNCTION sprag.begin_session_v1(ns text, session text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION sprag.begin_session_v1(session text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM set_config('sprag.session', session, false);
   PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));
-  PERFORM sprag.bury_all_sessions_v1(ns);
+  INSERT INTO sprag.era VALUES (sprag.now_us()) ON CONFLICT DO NOTHING;
+  -- No session outlives a crash, so this is true for as long as it lives.
+  PERFORM set_config('sprag.forgotten', e.since_us::text, false),
+    set_config('sprag.quiet_until', (e.since_us + 6000000)::text, false) FROM sprag.era AS e;
 END $$;
 
 -- Whether the record still grants what the grip is for.
-CREATE FUNCTION sprag.is_due(g sprag.grip, ms bigint) RETURNS boolean LANGUAGE sql STABLE
-RETURN EXISTS (SELECT FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
-  WHERE k.space = g.space AND k.name = g.name AND one ->> 'lease' = g.lease
-    AND sprag.expires_of(one) > ms);
+CREATE FUNCTION sprag.is_due(g sprag.grip, ms bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
+    WHERE k.space = g.space AND k.name = g.name AND one ->> 'lease' = g.lease
+      AND sprag.expires_of(one) > ms);
+END $$;
 
 CREATE FUNCTION sprag.let_go(asked text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -109,18 +147,20 @@ BEGIN
   END IF;
 END $$;
 
--- Lets go of all that this session has no right to any more, and shows that it lives.
-CREATE FUNCTION sprag.let_go_v1() RETURNS void LANGUAGE plpgsql AS $$
+-- Lets go of all that this session has no right to any more, and shows that it lives. The client
+-- names the locks whose time is over.
+CREATE FUNCTION sprag.let_go_v1(ns text, overdue text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   g sprag.grip;
   ms bigint := sprag.now_us() / 1000;
 BEGIN
+  PERFORM sprag.run(ns, name, '{"do": "reap"}', NULL) FROM unnest(overdue) AS named(name);
   FOR g IN SELECT * FROM sprag.grip AS e
     WHERE e.session = current_setting('sprag.session') AND NOT sprag.is_due(e, ms)
   LOOP
     PERFORM sprag.let_go(g.lease);
     -- Who was granted the lock meanwhile waits for this.
-    PERFORM sprag.wake('sprag_' || (one ->> 'session'), one ->> 'lease', 0)
+    PERFORM pg_notify('sprag_' || (one ->> 'session'), (one ->> 'lease') || ':0')
       FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
       WHERE k.space = g.space AND k.name = g.name
         AND NOT EXISTS (SELECT FROM sprag.grip AS e WHERE e.lease = one ->> 'lease');
@@ -156,6 +196,13 @@ BEGIN
 END $$;
 
 -- Takes the session lock for a lease, or another kind of it.
+CREATE FUNCTION sprag.is_plain(ns text, lock text, asked text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock
+    AND k.plain_lease = asked AND k.plain_session = current_setting('sprag.session'));
+END $$;
+
 CREATE FUNCTION sprag.take_grip(ns text, lock text, asked text, lock_key bigint, mode jsonb)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -165,8 +212,10 @@ DECLARE
 BEGIN
   SELECT * INTO g FROM sprag.grip AS e
     WHERE e.lease = asked AND e.session = current_setting('sprag.session');
-  IF g.shared = wanted THEN
+  IF g.shared = wanted OR (NOT wanted AND sprag.is_plain(ns, lock, asked)) THEN
     RETURN true;
+  ELSIF sprag.is_quiet() THEN
+    RETURN false;
   ELSIF wanted THEN
     taken := pg_try_advisory_lock_shared(lock_key);
   ELSE
@@ -195,7 +244,10 @@ DECLARE
 BEGIN
   SELECT format('the lock %s of the namespace %s, which has the same key', to_json(g.name),
       to_json(g.space)) INTO who
-    FROM sprag.grip AS g WHERE g.key = lock_key AND (g.space, g.name) <> (ns, lock) LIMIT 1;
+    FROM (SELECT e.space, e.name FROM sprag.grip AS e WHERE e.key = lock_key
+      UNION ALL SELECT k.space, k.name FROM sprag.lock AS k
+        WHERE k.key = lock_key AND k.plain_lease IS NOT NULL) AS g
+    WHERE (g.space, g.name) <> (ns, lock) LIMIT 1;
   IF who IS NULL THEN
     SELECT format('pid %s, %s', l.pid,
         coalesce(nullif(a.application_name, ''), 'a program without a name')) INTO who
@@ -204,6 +256,8 @@ BEGIN
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
         AND (l.classid::bigint << 32 | l.objid::bigint) = lock_key
         AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key AND g.pid = l.pid)
+        AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.key = lock_key
+          AND k.plain_lease IS NOT NULL AND k.plain_pid = l.pid)
       LIMIT 1;
   END IF;
   RETURN who;
@@ -218,8 +272,16 @@ BEGIN
       WHERE p.pid = pg_backend_pid() AND p.locktype = 'advisory' AND p.objsubid = 1) AS l
     WHERE NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = l.key
       AND g.session = current_setting('sprag.session')
-      AND g.shared = (l.mode = 'ShareLock'));
+      AND g.shared = (l.mode = 'ShareLock'))
+      AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.key = l.key
+        AND k.plain_lease IS NOT NULL AND k.plain_session = current_setting('sprag.session'));
 END $$;
+
+-- For people: who has which session lock.
+CREATE VIEW sprag.grips AS
+  SELECT g.space, g.name, g.key, g.shared, g.pid FROM sprag.grip AS g
+  UNION ALL SELECT k.space, k.name, k.key, false, k.plain_pid FROM sprag.lock AS k
+    WHERE k.plain_lease IS NOT NULL AND k.plain_pid IS NOT NULL;
 
 -- Who has a lock that nobody has by its record.
 CREATE FUNCTION sprag.look_outside_v1(ns text, lock text, lock_key bigint) RETURNS text

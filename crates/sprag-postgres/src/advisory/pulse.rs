@@ -1,21 +1,19 @@
 //! [`Pulse`]: whether the session that has the locks is alive, and [`Vital`], which keeps it so.
 
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::entropy::OsEntropy;
-use sprag_core::mailbox::Mailboxes;
 use sprag_core::{LeaseId, Result, SessionId};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client};
 
+use super::holdings::Holdings;
 use crate::config::PostgresConfig;
 use crate::error::from_postgres;
-use crate::link::Half;
+use crate::link::Lane;
 
 /// How often the server is asked whether it still knows us.
 const BEAT: Duration = Duration::from_secs(1);
@@ -27,8 +25,8 @@ const SURE: Duration = Duration::from_millis(5_500);
 const KEEPALIVES: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), \
      ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '11000')) AS ours(name, value)";
-const BEGIN: &str = "SELECT sprag.begin_session_v1($1, $2)::text";
-const LET_GO: &str = "SELECT sprag.let_go_v1()::text";
+const BEGIN: &str = "SELECT sprag.begin_session_v1($1)::text";
+const LET_GO: &str = "SELECT sprag.let_go_v1($1, $2)::text";
 /// What a session is told that has a lock without right.
 const URGED: &str = "let go";
 
@@ -83,10 +81,9 @@ impl Pulse {
 }
 
 /// What a connection needs that has locks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Vital {
-    pub(crate) pulse: Arc<Pulse>,
-    pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) holdings: Arc<Holdings>,
 }
 
 /// One connection's session.
@@ -106,29 +103,27 @@ impl Vital {
 }
 
 impl Life {
-    /// Reads what the server says until the connection ends, and the locks with it.
-    pub(crate) async fn drive(self, mut connection: Half) {
-        let _end = End(&self);
-        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            match message {
-                Ok(AsyncMessage::Notification(note)) if note.payload() == URGED => {
-                    self.urged.notify_one();
-                }
-                Ok(AsyncMessage::Notification(note)) => self.wake(note.payload()),
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
-                    return;
-                }
-            }
+    /// Takes in what the server tells this session.
+    pub(crate) fn hear(&self, payload: &str) {
+        if payload == URGED {
+            self.urged.notify_one();
+        } else {
+            self.wake(payload);
         }
     }
 
-    /// The lease, a colon, the fence.
+    /// The connection has ended, and the locks with it.
+    pub(crate) fn end(&self) {
+        self.vital.holdings.pulse.end(&self.session);
+    }
+
+    /// The lease, a colon, the fence. From another session it is only a hint: the session lock is
+    /// still to be taken.
     fn wake(&self, payload: &str) {
+        let mailboxes = &self.vital.holdings.wakeups.mailboxes;
         match payload.split(':').next().and_then(|lease| lease.parse().ok()) {
-            Some::<LeaseId>(lease) => self.vital.mailboxes.notify(lease),
-            None => self.vital.mailboxes.notify_all(),
+            Some::<LeaseId>(lease) => mailboxes.notify(lease),
+            None => mailboxes.notify_all(),
         }
     }
 
@@ -137,19 +132,19 @@ impl Life {
         let failed = |e| from_postgres(config, e);
         client.query_typed(KEEPALIVES, &[]).await.map_err(failed)?;
         let sent = BootClock.now();
-        let named = [(&config.namespace as _, Type::TEXT), (&self.session as _, Type::TEXT)];
-        client.query_typed(BEGIN, &named).await.map_err(failed)?;
+        client.query_typed(BEGIN, &[(&self.session, Type::TEXT)]).await.map_err(failed)?;
         // The name is made of letters and digits only.
         let subscribe = format!("LISTEN sprag_{}", self.session);
         client.batch_execute(&subscribe).await.map_err(failed)?;
-        self.vital.pulse.begin(&self.session, sent);
-        self.vital.mailboxes.notify_all();
+        self.vital.holdings.pulse.begin(&self.session, sent);
+        self.vital.holdings.wakeups.mailboxes.notify_all();
         Ok(())
     }
 
     /// Asks now and then, as long as the connection is used, and ends it if there is no answer: who
     /// is not sure to have a lock has none.
-    pub(crate) async fn keep(self, client: Weak<Client>, connection: AbortHandle) {
+    pub(crate) async fn keep(self, client: Weak<Client>, lane: Weak<Lane>, namespace: String) {
+        let holdings = &self.vital.holdings;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(BEAT) => {}
@@ -157,23 +152,19 @@ impl Life {
             }
             let Some(client) = client.upgrade() else { return };
             let sent = BootClock.now();
-            let asked = tokio::time::timeout(SURE, client.query_typed(LET_GO, &[])).await;
+            let overdue = holdings.overdue(&self.session);
+            let said = [(&namespace as _, Type::TEXT), (&overdue as _, Type::TEXT_ARRAY)];
+            let asked = tokio::time::timeout(SURE, client.query_typed(LET_GO, &said)).await;
             match asked {
-                Ok(Ok(_)) => self.vital.pulse.answered(&self.session, sent),
+                Ok(Ok(_)) => holdings.pulse.answered(&self.session, sent),
                 Ok(Err(error)) if error.as_db_error().is_some() => {
                     tracing::warn!(target: "sprag::postgres", %error, "the session is not checked");
                 }
-                Ok(Err(_)) | Err(_) => return connection.abort(),
+                Ok(Err(_)) | Err(_) => {
+                    lane.upgrade().inspect(|lane| lane.abandon());
+                    return;
+                }
             }
         }
-    }
-}
-
-/// Tells that the session is over, however its connection ends.
-struct End<'a>(&'a Life);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.vital.pulse.end(&self.0.session);
     }
 }

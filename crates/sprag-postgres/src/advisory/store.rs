@@ -1,41 +1,45 @@
 //! [`AdvisoryStore`].
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
-use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::Command;
 use sprag_core::record::wire::Answer;
 use sprag_core::store::{
-    Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Listing, Page, Released,
-    Renewal, Renewed, Request,
+    Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page,
+    Released, Renewal, Renewed, Request,
 };
 use sprag_core::{
-    Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView,
+    Capability, Error, ErrorKind, Fence, Holder, HolderView, LeaseId, Level, LockName, LockView,
     Operation, Result, SessionId, Store,
 };
 use tokio_postgres::types::Type;
 
+use super::holdings::Holdings;
 use super::key::key;
-use super::pulse::{Pulse, Vital};
+use super::pulse::Vital;
 use crate::config::{LockKind, PostgresConfig};
-use crate::error::STORE;
+use crate::error::{STORE, strange_answer};
+use crate::lease::plain::{self, Plain};
 use crate::lease::{PostgresStore, answers, no_row, written};
 use crate::link::Call;
 
-const APPLY: &str = "SELECT answer::text, session, outsider, leaving FROM sprag.advisory_v1($1, $2, $3::text::jsonb, $4)";
+const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
+/// An exclusive lock, the short way if there is one.
+const TAKE: &str = "SELECT sprag.take_advisory_v1($1, $2, $3, $4, $5, $6, $7)";
+/// A release, the short way if there is one.
+const LEAVE: &str = "SELECT sprag.leave_advisory_v1($1, $2, $3, $4)";
 const RENEW: &str =
     "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4)";
 const LOOK_OUTSIDE: &str = "SELECT sprag.look_outside_v1($1, $2, $3)";
 const BURY: &str = "SELECT sprag.bury_all_sessions_v1($1)::text";
 const URGE: &str = "SELECT sprag.urge_v1($1, $2), pg_sleep(0.01)::text";
 /// What is worth preparing.
-pub(crate) const PREPARED: &[&str] = &[APPLY, RENEW];
+pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
 /// How long a process that has lost a lock may take to let go of it, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -55,10 +59,7 @@ const URGES: usize = 30;
 pub struct AdvisoryStore {
     capability: Capability,
     rows: PostgresStore,
-    mailboxes: Arc<Mailboxes>,
-    pulse: Arc<Pulse>,
-    /// What is held, and in which session.
-    held: Mutex<HashMap<LeaseId, String>>,
+    holdings: Arc<Holdings>,
     max_locks: usize,
 }
 
@@ -68,6 +69,23 @@ struct Done {
     session: String,
     outsider: Option<String>,
     leaving: bool,
+}
+
+/// What the answer says about the session lock.
+#[derive(serde::Deserialize)]
+struct Grip {
+    session: String,
+    outsider: Option<String>,
+    leaving: bool,
+}
+
+impl Done {
+    fn read(text: &str) -> Result<Self> {
+        let answer = Answer::read(text).map_err(strange_answer)?;
+        let Grip { session, outsider, leaving } =
+            serde_json::from_str(text).map_err(strange_answer)?;
+        Ok(Self { answer, session, outsider, leaving })
+    }
 }
 
 impl AdvisoryStore {
@@ -84,7 +102,7 @@ impl AdvisoryStore {
     ///
     /// As [`PostgresStore::open`]; refused if there is a connection pool in between.
     pub fn open(config: PostgresConfig) -> Result<Self> {
-        let (vital, max_locks) = (vital(), config.max_locks);
+        let (vital, max_locks) = (Vital::default(), config.max_locks);
         let rows = PostgresStore::open_with(config.kind(LockKind::Advisory), Some(vital.clone()))?;
         Ok(Self::new(rows, vital, max_locks))
     }
@@ -99,42 +117,68 @@ impl AdvisoryStore {
     ///
     /// Cancel safe: the connection is closed.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
-        let (vital, max_locks) = (vital(), config.max_locks);
+        let (vital, max_locks) = (Vital::default(), config.max_locks);
         let config = config.kind(LockKind::Advisory);
         let rows = PostgresStore::connect_with(config, Some(vital.clone())).await?;
         Ok(Self::new(rows, vital, max_locks))
     }
 
     fn new(rows: PostgresStore, vital: Vital, max_locks: usize) -> Self {
-        let Vital { pulse, mailboxes } = vital;
-        let (capability, held) = (Self::ability(), Mutex::default());
-        Self { capability, rows, mailboxes, pulse, held, max_locks }
+        Self { capability: Self::ability(), rows, holdings: vital.holdings, max_locks }
     }
 
     /// Runs a command on the server.
     async fn run(&self, operation: Operation, name: &LockName, command: &Command) -> Result<Done> {
-        let sent = BootClock.now();
         let call = Call::new(APPLY)
             .text(&self.rows.namespace)
             .text(name.as_str())
             .text(written(command, self.capability.max_waiters))
             .with(key(&self.rows.namespace, name.as_str()), Type::INT8);
+        match self.send(operation, name, call).await? {
+            Either::Long(done) => Ok(*done),
+            Either::Short(..) => Err(strange_answer("it is short").during(operation).on(name)),
+        }
+    }
+
+    /// Sends a command, which may go the short way.
+    async fn send(&self, operation: Operation, name: &LockName, call: Call) -> Result<Either> {
+        let sent = BootClock.now();
         let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let answer = answers(&rows).and_then(|all| all.into_iter().next().ok_or_else(no_row));
-        let answer = answer.map_err(|error| error.during(operation).on(name))?;
-        self.rows.link.learn(answer.now_us / 1000, sent);
-        let row = &rows[0];
-        Ok(Done { answer, session: row.get(1), outsider: row.get(2), leaving: row.get(3) })
+        let read = |text: &str| match Plain::read(text)? {
+            Plain::Short { now_us, fence, session } => Ok((now_us, Either::Short(fence, session))),
+            Plain::Long(_) => {
+                Done::read(text).map(|done| (done.answer.now_us, Either::Long(Box::new(done))))
+            }
+        };
+        let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
+        let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
+        self.rows.link.learn(now_us / 1000, sent);
+        Ok(answer)
+    }
+
+    /// Asks for the lock, the short way if that may be.
+    async fn acquire(&self, request: &Request) -> Result<Either> {
+        let mut command = Command::acquire(request, any_session());
+        // One that lay in a buffer until its caller gave up must not take the lock.
+        let not_after_ms = self.rows.link.not_after_ms();
+        if let Command::Acquire(acquire) = &mut command {
+            acquire.not_after_ms = Some(not_after_ms);
+        }
+        let name = &request.name;
+        if !plain::may_be(request) {
+            let done = self.run(Operation::Acquire, name, &command).await?;
+            return Ok(Either::Long(Box::new(done)));
+        }
+        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
+        let call = call.text(written(&command, self.capability.max_waiters));
+        let call = plain::wish(call, request, not_after_ms);
+        let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
+        self.send(Operation::Acquire, name, call).await
     }
 
     /// Refuses more locks than the server's table has room for, before it is full for everybody.
     fn admit(&self, request: &Request) -> Result<()> {
-        let held = self.held();
-        // What was held in a session that is over takes no room there.
-        let full = held.len() >= self.max_locks
-            && held.values().filter(|session| self.pulse.is_sure(session)).count()
-                >= self.max_locks;
-        if !full || held.contains_key(&request.lease) {
+        if !self.holdings.is_full(request.lease, self.max_locks) {
             return Ok(());
         }
         let message = format!(
@@ -146,12 +190,19 @@ impl AdvisoryStore {
         Err(Error::new(ErrorKind::StoreFull, Operation::Acquire, message).on(&request.name))
     }
 
-    fn keep(&self, lease: LeaseId, session: String) {
-        self.held().insert(lease, session);
+    fn keep(&self, request: &Request, session: String) {
+        let until = BootClock.now().plus(request.ttl);
+        self.holdings.keep(request.lease, &request.name, session, until);
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<LeaseId, String>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What a waiter was granted meanwhile by the release of another of this process.
+    fn handed(&self, request: &Request) -> Option<Attempt> {
+        let wakeups = &self.holdings.wakeups;
+        let fence = wakeups.granted(request.lease)?;
+        wakeups.close(request.lease);
+        let session = self.holdings.handed(request.lease)?;
+        self.keep(request, session);
+        Some(Attempt::Granted(Grant { fence, mode: request.mode, took_over: false }))
     }
 
     /// Asks those who have the lock without right to let go of it, until they do.
@@ -169,8 +220,10 @@ impl AdvisoryStore {
     }
 }
 
-fn vital() -> Vital {
-    Vital { pulse: Arc::default(), mailboxes: Arc::default() }
+/// Which way a command went: the fence and the session, or all there is to say.
+enum Either {
+    Short(Fence, String),
+    Long(Box<Done>),
 }
 
 /// The session is put in by the server, which knows it.
@@ -191,18 +244,25 @@ impl Store for AdvisoryStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         self.admit(request)?;
+        let wakeups = &self.holdings.wakeups;
         if request.queue {
-            self.mailboxes.open(request.lease);
+            if let Some(granted) = self.handed(request) {
+                return Ok(granted);
+            }
+            wakeups.open(request.lease);
         }
-        let mut command = Command::acquire(request, any_session());
-        if let Command::Acquire(acquire) = &mut command {
-            // One that lay in a buffer until its caller gave up must not take the lock.
-            acquire.not_after_ms = Some(self.rows.link.not_after_ms());
-        }
-        let mut done = self.run(Operation::Acquire, &request.name, &command).await?;
+        let mut done = match self.acquire(request).await? {
+            Either::Short(fence, session) => {
+                self.keep(request, session);
+                wakeups.close(request.lease);
+                return Ok(plain::granted(fence));
+            }
+            Either::Long(done) => *done,
+        };
         if done.leaving && !request.queue {
             // Who does not come back has to wait here, or leaves what it was granted.
             self.urge(&request.name, PATIENCE / 10, URGES).await?;
+            let command = Command::acquire(request, any_session());
             done = self.run(Operation::Acquire, &request.name, &command).await?;
             if done.leaving {
                 let release = Command::Release { lease: request.lease };
@@ -222,12 +282,12 @@ impl Store for AdvisoryStore {
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
         match &mut attempt {
-            Ok(Attempt::Granted(_)) => self.keep(request.lease, session),
+            Ok(Attempt::Granted(_)) => self.keep(request, session),
             Ok(Attempt::Held(contention)) => contention.ahead = answer.waiting,
             _ => {}
         }
         if !matches!(attempt, Ok(Attempt::Queued(_))) {
-            self.mailboxes.close(request.lease);
+            wakeups.close(request.lease);
         }
         attempt.map_err(|error| error.at(STORE))
     }
@@ -250,6 +310,7 @@ impl Store for AdvisoryStore {
             .with(names, Type::TEXT_ARRAY)
             .text(format!("[{}]", commands.join(",")))
             .with(keys, Type::INT8_ARRAY);
+        let sent = BootClock.now();
         let rows = self.rows.ask(Operation::Renew, call).await?;
         let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
         if answers.len() != leases.len() {
@@ -258,7 +319,8 @@ impl Store for AdvisoryStore {
         let renewed = answers.into_iter().zip(leases).zip(&rows).map(|((answer, lease), row)| {
             let renewed = answer.outcome.into_renewed(&answer.record, lease);
             if matches!(renewed, Renewed::Held(_)) {
-                self.keep(lease.lease, row.get(1));
+                let until = sent.plus(lease.ttl);
+                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
             }
             renewed
         });
@@ -266,7 +328,8 @@ impl Store for AdvisoryStore {
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
-        self.mailboxes.open(conversion.lease);
+        let mailboxes = &self.holdings.wakeups.mailboxes;
+        mailboxes.open(conversion.lease);
         let command = Command::convert(conversion);
         let done = self.run(Operation::Convert, &conversion.name, &command).await?;
         let context = done.answer.context(self.capability.max_waiters);
@@ -276,16 +339,22 @@ impl Store for AdvisoryStore {
             Done { answer, .. } => answer.outcome.into_converted(conversion, &context),
         };
         if !matches!(converted, Ok(Converted::Waiting)) {
-            self.mailboxes.close(conversion.lease);
+            mailboxes.close(conversion.lease);
         }
         converted.map_err(|error| error.at(STORE))
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.mailboxes.close(lease);
-        let done = self.run(Operation::Release, name, &Command::Release { lease }).await?;
-        self.held().remove(&lease);
-        Ok(done.answer.outcome.into_released())
+        self.holdings.wakeups.close(lease);
+        let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
+        let call = call.text(lease.to_string());
+        let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
+        let released = match self.send(Operation::Release, name, call).await? {
+            Either::Short(..) => Released::Freed,
+            Either::Long(done) => done.answer.outcome.into_released(),
+        };
+        self.holdings.leave(lease);
+        Ok(released)
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
@@ -323,15 +392,15 @@ impl Store for AdvisoryStore {
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
-        self.mailboxes.wait(lease).await;
+        self.holdings.wakeups.mailboxes.wait(lease).await;
     }
 
     fn is_severed(&self, lease: LeaseId) -> bool {
-        self.held().get(&lease).is_some_and(|session| !self.pulse.is_sure(session))
+        self.holdings.is_severed(lease)
     }
 
     async fn severed(&self) {
-        self.pulse.ended().await;
+        self.holdings.pulse.ended().await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
@@ -346,10 +415,14 @@ impl Store for AdvisoryStore {
         let mut findings = self.rows.diagnose().await?;
         // These are other than in rows alone.
         let about_rows = |finding: &Finding| {
-            ["deaths:", "wake-ups:"].iter().any(|it| finding.text.starts_with(it))
+            ["deaths:", "wake-ups:", "persistence:"].iter().any(|it| finding.text.starts_with(it))
         };
         findings.retain(|finding| !about_rows(finding));
         findings.extend([
+            Finding::good(
+                "persistence: none is needed, as locks end with the server; after a crash nobody gets \
+                 one for 6 s",
+            ),
             Finding::good("wake-ups: by LISTEN and NOTIFY, on the connection that has the locks"),
             Finding::good("deaths: the server frees what a dead process held when its connection ends"),
             Finding::note(

@@ -2,6 +2,7 @@
 //! the same times, must give the same answers, events and rows.
 
 use fastrand::Rng;
+use sprag_core::SessionId;
 use sprag_core::record::{Record, Wait};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
@@ -12,36 +13,63 @@ const SEQUENCES: usize = 50_000;
 const BATCH: usize = 500;
 
 /// The clock stands where the test puts it, and a whole sequence is one call.
-const PREPARE: &str = "
+const PREPARE: &str = r#"
 CREATE OR REPLACE FUNCTION sprag.now_us() RETURNS bigint LANGUAGE sql STABLE
 RETURN current_setting('sprag.now_us')::bigint;
 
-CREATE FUNCTION sprag.run_sequence(lock text, commands jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION sprag.run_sequence(lock text, commands jsonb, advisory boolean) RETURNS jsonb
+LANGUAGE plpgsql AS $$
 DECLARE
   answers jsonb := '[]';
   step jsonb;
+  said text;
+  key bigint := hashtextextended(lock, 0);
 BEGIN
   FOR step IN SELECT * FROM jsonb_array_elements(commands) LOOP
     PERFORM set_config('sprag.now_us', step ->> 1, true);
-    IF step -> 0 ->> 'do' = 'renew' THEN
-      answers := answers || (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL))[1];
+    IF step -> 0 ->> 'do' = 'renew' AND advisory THEN
+      said := (SELECT answer FROM sprag.renew_advisory_v1('', ARRAY[lock],
+        jsonb_build_array(step -> 0), ARRAY[key]))::text;
+    ELSIF step -> 0 ->> 'do' = 'renew' THEN
+      said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL))[1]::text;
+    ELSIF step -> 0 -> 'mode' = '"exclusive"' AND advisory THEN
+      said := sprag.take_advisory_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
+        (step -> 0 ->> 'ttl_ms')::bigint,
+        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), key);
+    ELSIF step -> 0 -> 'mode' = '"exclusive"' THEN
+      said := sprag.take_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
+        (step -> 0 ->> 'ttl_ms')::bigint,
+        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), NULL);
+    ELSIF step -> 0 ->> 'do' = 'release' AND advisory THEN
+      said := sprag.leave_advisory_v1('', lock, step -> 0 ->> 'lease', key);
+    ELSIF step -> 0 ->> 'do' = 'release' THEN
+      said := sprag.leave_v1('', lock, step -> 0 ->> 'lease', NULL);
+    ELSIF advisory THEN
+      said := sprag.advisory_v1('', lock, step -> 0, key)::text;
     ELSE
-      answers := answers || sprag.apply_v1('', lock, step -> 0, NULL);
+      said := sprag.apply_v1('', lock, step -> 0, NULL)::text;
     END IF;
+    -- The short way answers with the time and the fence, which is none for a release.
+    answers := answers || CASE WHEN left(said, 1) = '{' THEN said::jsonb
+      ELSE sprag.answer(split_part(said, ' ', 1)::bigint, CASE split_part(said, ' ', 2)
+        WHEN '0' THEN '"done"' ELSE jsonb_build_object('granted', jsonb_build_object(
+          'fence', split_part(said, ' ', 2)::bigint, 'mode', 'exclusive', 'took_over', false))
+        END) END;
   END LOOP;
   RETURN (SELECT jsonb_build_object('answers', answers, 'version', l.version, 'fence', l.fence,
     'tickets', l.tickets, 'limit', l.permits, 'holders', l.holders, 'gone', l.gone,
     'waiting', l.waiting,
     'waiters', (SELECT coalesce(jsonb_agg(w.request ORDER BY w.arrival, w.ticket), '[]')
       FROM sprag.waiter AS w WHERE w.name = lock),
-    'events', (SELECT coalesce(jsonb_agg(t.event ORDER BY t.sequence), '[]')
+    'events', (SELECT coalesce(jsonb_agg(sprag.event_of(t) ORDER BY t.sequence), '[]')
       FROM sprag.trail AS t WHERE t.name = lock))
-    FROM (VALUES (1)) AS one LEFT JOIN sprag.lock AS l ON l.name = lock);
+    FROM (VALUES (1)) AS one LEFT JOIN LATERAL (SELECT (sprag.whole(k)).* FROM sprag.lock AS k
+      WHERE k.name = lock) AS l ON true);
 END $$;
 CREATE INDEX ON sprag.trail (name);
-";
+"#;
 
-const RUN: &str = "SELECT sprag.run_sequence('n' || place, commands::jsonb)::text \
+const RUN: &str = "SELECT sprag.run_sequence('n' || place, commands::jsonb, $2)::text \
      FROM unnest($1::text[]) WITH ORDINALITY AS all_of(commands, place) ORDER BY place";
 
 /// What a sequence left behind, as JSON.
@@ -81,21 +109,42 @@ fn written(sequence: &Sequence) -> String {
     format!("[{}]", steps.join(","))
 }
 
-async fn run(sequences: usize, seed: u64) {
+/// A session with advisory locks, whose server has not crashed.
+const SESSION: u128 = 9;
+
+async fn run(sequences: usize, seed: u64, advisory: bool) {
     let database = Database::fresh();
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute(&format!("{}{PREPARE}", crate::SQL)).await.unwrap();
+    let session = SessionId::from_u128(SESSION);
+    if advisory {
+        let begin = format!("SET sprag.session = '{session}'; SET sprag.quiet_until = 0");
+        client.batch_execute(&begin).await.unwrap();
+    }
     let mut random = Rng::with_seed(seed);
     for _ in 0..sequences / BATCH {
-        let batch: Vec<_> = (0..BATCH).map(|_| Sequence::random(&mut random)).collect();
+        let any = |_| match advisory {
+            true => Sequence::of_session(&mut random, session),
+            false => Sequence::random(&mut random),
+        };
+        let batch: Vec<_> = (0..BATCH).map(any).collect();
         let commands: Vec<_> = batch.iter().map(written).collect();
-        let rows = client.query(RUN, &[&commands]).await.unwrap();
+        let rows = client.query(RUN, &[&commands, &advisory]).await.unwrap();
         for (sequence, row) in batch.iter().zip(rows) {
             compare(sequence, serde_json::from_str(row.get(0)).unwrap());
         }
-        client.batch_execute("TRUNCATE sprag.lock, sprag.waiter, sprag.trail").await.unwrap();
+        let clear = "TRUNCATE sprag.lock, sprag.waiter, sprag.trail, sprag.grip; \
+             SELECT pg_advisory_unlock_all()";
+        client.batch_execute(clear).await.unwrap();
     }
+}
+
+fn any_seed() -> u64 {
+    let seed = fastrand::u64(..);
+    // Shown if it fails.
+    println!("seed {seed}");
+    seed
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,11 +152,17 @@ async fn the_functions_do_what_the_machine_does() {
     if skipped() {
         return;
     }
-    let seed = fastrand::u64(..);
-    // Shown if it fails.
-    println!("seed {seed}");
-    let both = [0, 1].map(|place| tokio::spawn(run(SEQUENCES / 2, seed.wrapping_add(place))));
-    for one in both {
+    let seed = any_seed();
+    let half = |place| tokio::spawn(run(SEQUENCES / 2, seed.wrapping_add(place), false));
+    for one in [0, 1].map(half) {
         one.await.unwrap();
+    }
+}
+
+/// In one session, in which nobody is in the way of the session locks.
+#[tokio::test]
+async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
+    if !skipped() {
+        run(SEQUENCES / 10, any_seed(), true).await;
     }
 }

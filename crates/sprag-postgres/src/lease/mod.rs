@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod differential;
+pub(crate) mod plain;
 mod statements;
 mod store;
 mod trail;

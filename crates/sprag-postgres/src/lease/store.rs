@@ -22,7 +22,8 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::statements::{APPLY, LIST, LOOK, Looked, PREPARED, RENEW};
+use super::plain::{self, Plain};
+use super::statements::{APPLY, LEAVE, LIST, LOOK, Looked, PREPARED, RENEW, TAKE};
 use super::trail;
 use crate::advisory::{self, Vital};
 use crate::config::{LockKind, PostgresConfig};
@@ -105,6 +106,7 @@ impl PostgresStore {
     ) -> Result<Answer> {
         let sent = BootClock.now();
         let call = Call::new(APPLY)
+            .durable()
             .text(&self.namespace)
             .text(name.as_str())
             .text(written(command, self.capability.max_waiters))
@@ -115,6 +117,16 @@ impl PostgresStore {
         let answer = answer.map_err(|error| error.during(operation).on(name))?;
         self.link.learn(answer.now_us / 1000, sent);
         Ok(answer)
+    }
+
+    /// Sends what may go the short way.
+    async fn run_plain(&self, operation: Operation, name: &LockName, call: Call) -> Result<Plain> {
+        let sent = BootClock.now();
+        let rows = self.ask(operation, call).await.map_err(|error| error.on(name))?;
+        let plain = rows.first().ok_or_else(no_row).and_then(|row| Plain::read(row.get(0)));
+        let plain = plain.map_err(|error| error.during(operation).on(name))?;
+        self.link.learn(plain.now_us() / 1000, sent);
+        Ok(plain)
     }
 
     pub(crate) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
@@ -219,11 +231,26 @@ impl Store for PostgresStore {
             self.wakeups.open(request.lease);
         }
         let mut command = Command::acquire(request, self.session);
+        // One that lay in a buffer until its caller gave up must not take the lock.
+        let not_after_ms = self.link.not_after_ms();
         if let Command::Acquire(acquire) = &mut command {
-            // One that lay in a buffer until its caller gave up must not take the lock.
-            acquire.not_after_ms = Some(self.link.not_after_ms());
+            acquire.not_after_ms = Some(not_after_ms);
         }
-        let answer = self.run(Operation::Acquire, &request.name, &command).await?;
+        let answer = if plain::may_be(request) {
+            let call = Call::new(TAKE).durable().text(&self.namespace).text(request.name.as_str());
+            let call = call.text(written(&command, self.capability.max_waiters));
+            let call = plain::wish(call, request, not_after_ms);
+            let call = call.with(self.channel.clone(), Type::TEXT);
+            match self.run_plain(Operation::Acquire, &request.name, call).await? {
+                Plain::Short { fence, .. } => {
+                    self.wakeups.close(request.lease);
+                    return Ok(plain::granted(fence));
+                }
+                Plain::Long(answer) => *answer,
+            }
+        } else {
+            self.run(Operation::Acquire, &request.name, &command).await?
+        };
         self.heed(request.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
@@ -239,6 +266,7 @@ impl Store for PostgresStore {
         let commands: Vec<_> =
             commands.map(|command| written(&command, self.capability.max_waiters)).collect();
         let call = Call::new(RENEW)
+            .durable()
             .text(&self.namespace)
             .with(names, Type::TEXT_ARRAY)
             .text(format!("[{}]", commands.join(",")))
@@ -265,8 +293,12 @@ impl Store for PostgresStore {
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.wakeups.close(lease);
-        let answer = self.run(Operation::Release, name, &Command::Release { lease }).await?;
-        Ok(answer.outcome.into_released())
+        let call = Call::new(LEAVE).text(&self.namespace).text(name.as_str());
+        let call = call.text(lease.to_string()).with(self.channel.clone(), Type::TEXT);
+        Ok(match self.run_plain(Operation::Release, name, call).await? {
+            Plain::Short { .. } => Released::Freed,
+            Plain::Long(answer) => answer.outcome.into_released(),
+        })
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join_all;
 use sprag_core::{ErrorKind, Result};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Connection, Row, Socket, Statement};
+use tokio_postgres::{Client, Connection, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::lane::Lane;
+use super::wire::Wire;
 use super::{Call, startup, tls};
-use crate::advisory::{Life, Vital};
-use crate::config::PostgresConfig;
+use crate::advisory::Vital;
+use crate::config::{Address, PostgresConfig};
 use crate::error::{error, from_postgres, no_answer, read_only};
 use crate::schema;
 
@@ -47,8 +50,7 @@ pub(super) struct Connector {
     vital: Option<Vital>,
 }
 
-pub(crate) type Half =
-    Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
+pub(crate) type Half = Connection<Wire, <MakeRustlsConnect as MakeTlsConnect<Wire>>::Stream>;
 
 impl Connector {
     pub(super) fn new(
@@ -60,33 +62,50 @@ impl Connector {
         Ok(Self { config: Arc::new(config), prepare, tls, vital })
     }
 
-    /// A bare connection, both halves of it.
-    pub(super) async fn connect(&self) -> Result<(Client, Half)> {
+    /// A bare connection, both halves of it, and the way to make it forget what it has not sent.
+    pub(super) async fn connect(&self) -> Result<(Client, Half, Arc<AtomicBool>)> {
         let config = self.config.connection();
+        let host = match &self.config.address {
+            Address::Tcp(host, _) => host,
+            Address::Unix(..) => "localhost",
+        };
         let connected = async {
-            let connected = config.connect(self.tls.clone()).await;
-            connected.map_err(|e| from_postgres(&self.config, e))
+            let wire = Wire::dial(&self.config).await.map_err(|e| {
+                no_answer(&self.config, &format!("cannot be reached ({e})")).caused_by(e)
+            })?;
+            let abandoned = wire.abandoned();
+            let tls = MakeTlsConnect::<Wire>::make_tls_connect(&mut self.tls.clone(), host);
+            let tls = tls.map_err(|e| {
+                error(ErrorKind::BadInput, format!("{host} is no name for TLS: {e}"))
+            })?;
+            let connected = config.connect_raw(wire, tls).await;
+            let (client, half) = connected.map_err(|e| from_postgres(&self.config, e))?;
+            Ok((client, half, abandoned))
         };
         self.in_time(connected).await
     }
 
     /// A connection to a server that may be used, with everything on it that we need.
     pub(super) async fn open(&self) -> Result<Line> {
-        let (mut client, connection) = self.connect().await?;
+        let (mut client, half, abandoned) = self.connect().await?;
         // It ends with its last user, or whoever waits for an answer is told.
         let life = self.vital.as_ref().map(Vital::life);
-        let driver = tokio::spawn(drive(connection, life.clone()));
+        let lane = Arc::new(Lane::new(half, abandoned, life.clone()));
+        let driven = Arc::clone(&lane);
+        tokio::spawn(async move { driven.drive().await });
         let server = self.in_time(self.greet(&client)).await?;
         schema::ensure(&mut client, &self.config).await?;
         let prepared = self.in_time(self.prepare(&client, &server)).await?;
         let client = Arc::new(client);
         if let Some(life) = life {
             self.in_time(life.begin(&client, &self.config)).await?;
-            tokio::spawn(life.keep(Arc::downgrade(&client), driver.abort_handle()));
+            let namespace = self.config.namespace.clone();
+            let lane = Arc::downgrade(&lane);
+            tokio::spawn(life.keep(Arc::downgrade(&client), lane, namespace));
         }
         let broken = Arc::new(AtomicBool::new(false));
         let has_locks = self.vital.is_some();
-        Ok(Line { client, prepared: Arc::new(prepared), server, broken, has_locks })
+        Ok(Line { client, lane, prepared: Arc::new(prepared), server, broken, has_locks })
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -155,18 +174,6 @@ impl Connector {
     }
 }
 
-/// Reads what the server says until the connection ends.
-async fn drive(connection: Half, life: Option<Life>) {
-    match life {
-        Some(life) => life.drive(connection).await,
-        None => {
-            if let Err(error) = connection.await {
-                tracing::debug!(target: "sprag::postgres", %error, "the connection ended");
-            }
-        }
-    }
-}
-
 /// What is known about a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -181,6 +188,7 @@ pub(crate) struct Server {
 #[derive(Clone)]
 pub(super) struct Line {
     client: Arc<Client>,
+    pub(super) lane: Arc<Lane>,
     prepared: Arc<HashMap<&'static str, Statement>>,
     pub(super) server: Server,
     broken: Arc<AtomicBool>,
@@ -201,9 +209,10 @@ impl Line {
         }
     }
 
-    /// Uses it for nothing more.
+    /// Uses it for nothing more, and takes care that nothing arrives later.
     fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
+        self.lane.abandon();
     }
 
     pub(super) async fn ask(&self, config: &PostgresConfig, call: &Call) -> Result<Vec<Row>> {

@@ -43,7 +43,7 @@ async fn hear(
     wakeups: &Wakeups,
     connected: impl FnOnce(),
 ) -> Result<()> {
-    let (client, mut connection) = connector.connect().await?;
+    let (client, mut connection, _) = connector.connect().await?;
     let failed = |e| from_postgres(&connector.config, e);
     // The name is made of letters and digits only. Who listens is idle on purpose.
     let subscribe = format!("SET idle_session_timeout = 0; LISTEN {channel}");

@@ -4,24 +4,35 @@
 //! with the runtime that happened to open it.
 
 mod connect;
+mod ear;
+mod lane;
 mod listener;
 mod startup;
 mod tls;
+mod wire;
 
-pub(crate) use connect::{Half, Server};
+pub(crate) use connect::Server;
+pub(crate) use lane::Lane;
 
-use std::sync::Arc;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
+use sprag_core::pace::Pace;
 use sprag_core::wakeups::Wakeups;
 use sprag_core::{Error, ErrorKind, Loss, Result};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::connect::{Connector, Line};
+use self::ear::Ear;
+use self::lane::Looked;
 use crate::advisory::Vital;
 use crate::config::PostgresConfig;
 use crate::error::{error, no_answer};
@@ -33,23 +44,47 @@ const WAITING: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Link {
     jobs: mpsc::Sender<Job>,
+    desk: Arc<Desk>,
     listen: Arc<Notify>,
     /// The server's clock minus ours, in milliseconds, as of the last answer.
     skew: Arc<AtomicI64>,
-    timeout: Duration,
     /// A forked child has a copy of this, but not the thread.
     process: u32,
+}
+
+/// What callers share with the thread.
+struct Desk {
+    connector: Connector,
+    ear: Ear,
+    pace: Pace,
+    /// The connection, while there is one.
+    line: Mutex<Option<Arc<Line>>>,
+    runtime: OnceLock<Handle>,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").field("pace", &self.pace).finish_non_exhaustive()
+    }
 }
 
 /// One statement and what goes into it.
 pub(crate) struct Call {
     pub(crate) statement: &'static str,
     pub(crate) parameters: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+    /// Whether the server waits for its disk, so that the answer is not worth looking for.
+    durable: bool,
 }
 
 impl Call {
     pub(crate) const fn new(statement: &'static str) -> Self {
-        Self { statement, parameters: Vec::new() }
+        Self { statement, parameters: Vec::new(), durable: false }
+    }
+
+    /// What it does is on the disk before it is answered.
+    pub(crate) const fn durable(mut self) -> Self {
+        self.durable = true;
+        self
     }
 
     pub(crate) fn text(self, text: impl Into<String>) -> Self {
@@ -68,6 +103,43 @@ struct Job {
     answer: oneshot::Sender<Result<Vec<Row>>>,
 }
 
+type Answer = Result<Vec<Row>>;
+
+impl Desk {
+    /// The connection, unless something is wrong with it.
+    fn line(&self) -> Option<Arc<Line>> {
+        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.as_ref().filter(|line| !line.is_broken()).map(Arc::clone)
+    }
+
+    fn set_line(&self, line: Option<Arc<Line>>) {
+        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = line;
+    }
+
+    /// One request and its answer.
+    async fn work(self: Arc<Self>, line: Arc<Line>, call: Call) -> Answer {
+        let answer = line.ask(&self.connector.config, &call).await;
+        answer.iter().flatten().for_each(|row| self.ear.hear(row));
+        answer
+    }
+}
+
+/// Waits for an answer, on the thread. The caller may be gone; what it asked for is done all the same.
+async fn finish(
+    desk: Arc<Desk>,
+    line: Arc<Line>,
+    work: impl Future<Output = Answer>,
+    to: oneshot::Sender<Answer>,
+) {
+    let patience = desk.connector.config.timeout;
+    let answer = tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
+        line.doubt();
+        let what = format!("did not answer within {patience:?}");
+        Err(no_answer(&desk.connector.config, &what))
+    });
+    drop(to.send(answer));
+}
+
 impl Link {
     /// Starts the thread and connects; `opened` is told how that went.
     pub(crate) fn start(
@@ -78,11 +150,15 @@ impl Link {
         vital: Option<Vital>,
         opened: impl FnOnce(Result<Server>) + Send + 'static,
     ) -> Result<Self> {
+        let holdings = vital.as_ref().map(|vital| Arc::clone(&vital.holdings));
+        let ear = Ear { wakeups: Arc::clone(&wakeups), holdings };
         let connector = Connector::new(config, prepare, vital)?;
+        let (line, runtime) = (Mutex::default(), OnceLock::new());
+        let desk = Arc::new(Desk { connector, ear, pace: Pace::new(), line, runtime });
         let (jobs, inbox) = mpsc::channel(WAITING);
         let (listen, skew) = (Arc::new(Notify::new()), Arc::new(AtomicI64::new(0)));
-        let timeout = connector.config.timeout;
         let (wish, measured) = (Arc::clone(&listen), Arc::clone(&skew));
+        let shared = Arc::clone(&desk);
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = match runtime {
@@ -90,27 +166,58 @@ impl Link {
                 Err(e) => return opened(Err(no_runtime().caused_by(e))),
             };
             runtime.block_on(async {
-                let listener = listener::listen(connector.clone(), channel, wakeups, wish);
+                shared.runtime.get_or_init(Handle::current);
+                let listener = listener::listen(shared.connector.clone(), channel, wakeups, wish);
                 let listener = tokio::spawn(listener);
-                serve(connector, inbox, measured, opened).await;
+                serve(&shared, inbox, measured, opened).await;
                 listener.abort();
+                shared.set_line(None);
             });
         };
         let started = std::thread::Builder::new().name("sprag-postgres".into()).spawn(work);
         started.map_err(|e| no_runtime().caused_by(e))?;
-        Ok(Self { jobs, listen, skew, timeout, process: std::process::id() })
+        Ok(Self { jobs, desk, listen, skew, process: std::process::id() })
     }
 
     /// Asks the server.
-    pub(crate) async fn ask(&self, call: Call) -> Result<Vec<Row>> {
+    pub(crate) async fn ask(&self, call: Call) -> Answer {
         if self.process != std::process::id() {
             return Err(Error::lost(Loss::Forked));
         }
-        let (answer, answered) = oneshot::channel();
-        let job = Job { call, asked: BootClock.now(), answer };
         let ended = || error(ErrorKind::Unavailable, "the store was closed");
-        self.jobs.send(job).await.map_err(|_| ended())?;
+        let (answer, answered) = oneshot::channel();
+        match (self.desk.line(), self.desk.runtime.get()) {
+            (Some(line), Some(runtime)) => {
+                let looks = !call.durable;
+                let mut work = Box::pin(Arc::clone(&self.desk).work(Arc::clone(&line), call));
+                if looks && let Some(found) = self.look(&line, work.as_mut()).await {
+                    return found;
+                }
+                runtime.spawn(finish(Arc::clone(&self.desk), line, work, answer));
+            }
+            _ => {
+                let job = Job { call, asked: BootClock.now(), answer };
+                self.jobs.send(job).await.map_err(|_| ended())?;
+            }
+        }
         answered.await.map_err(|_| ended())?
+    }
+
+    /// Looks for an answer for a moment, if answers usually come that soon.
+    async fn look<F: Future>(&self, line: &Line, mut work: Pin<&mut F>) -> Option<F::Output> {
+        let patience = self.desk.pace.patience()?;
+        let asked = BootClock.now();
+        let looking =
+            poll_fn(|context| Poll::Ready(line.lane.look(work.as_mut(), context, patience)));
+        match looking.await {
+            Looked::Found(answer) => {
+                self.desk.pace.found(BootClock.now().since(asked));
+                return Some(answer);
+            }
+            Looked::InVain => self.desk.pace.in_vain(),
+            Looked::Not => {}
+        }
+        None
     }
 
     /// From now on wake-ups are listened for.
@@ -121,7 +228,8 @@ impl Link {
     /// Until when, by the server's clock, a request that is sent now may be done.
     pub(crate) fn not_after_ms(&self) -> u64 {
         let now = i64::try_from(BootClock.now().as_millis()).unwrap_or(i64::MAX);
-        let patience = i64::try_from(self.timeout.as_millis()).unwrap_or(i64::MAX);
+        let patience =
+            i64::try_from(self.desk.connector.config.timeout.as_millis()).unwrap_or(i64::MAX);
         let until = now.saturating_add(self.skew.load(Ordering::Relaxed)).saturating_add(patience);
         u64::try_from(until).unwrap_or(0)
     }
@@ -141,26 +249,28 @@ fn no_runtime() -> Error {
     error(ErrorKind::Unavailable, "no thread can be started: raise the limits of this process")
 }
 
-/// Passes requests on, and connects anew where that is needed.
+/// Connects, and connects anew where that is needed.
 async fn serve(
-    connector: Connector,
+    desk: &Arc<Desk>,
     mut inbox: mpsc::Receiver<Job>,
     measured: Arc<AtomicI64>,
     opened: impl FnOnce(Result<Server>),
 ) {
+    let connector = &desk.connector;
     let sent = BootClock.now();
-    let mut line = match connector.open().await {
+    match connector.open().await {
         Ok(line) => {
             measured.store(skew(line.server.now_us / 1000, sent), Ordering::Relaxed);
-            opened(Ok(line.server.clone()));
-            Some(line)
+            let server = line.server.clone();
+            desk.set_line(Some(Arc::new(line)));
+            opened(Ok(server));
         }
         Err(error) => return opened(Err(error)),
-    };
+    }
     let mut failed = Moment::START;
     while let Some(job) = inbox.recv().await {
-        line = line.take().filter(|line| !line.is_broken());
-        if line.is_none() {
+        if desk.line().is_none() {
+            desk.set_line(None);
             // Who asked before the last failure shares its answer: a server that hangs must not
             // make a crowd wait one after the other.
             let connected = if job.asked < failed {
@@ -169,7 +279,7 @@ async fn serve(
                 connector.open().await
             };
             match connected {
-                Ok(fresh) => line = Some(fresh),
+                Ok(fresh) => desk.set_line(Some(Arc::new(fresh))),
                 Err(error) => {
                     failed = failed.max(BootClock.now());
                     // The caller may be gone.
@@ -178,24 +288,12 @@ async fn serve(
                 }
             }
         }
-        if let Some(line) = &line {
-            tokio::spawn(answer(line.clone(), connector.clone(), job));
+        if let Some(line) = desk.line() {
+            let work = Arc::clone(desk).work(Arc::clone(&line), job.call);
+            tokio::spawn(finish(Arc::clone(desk), line, work, job.answer));
+        } else {
+            let lost = no_answer(&connector.config, "ended the connection at once");
+            drop(job.answer.send(Err(lost)));
         }
     }
-}
-
-/// One request and its answer.
-async fn answer(line: Line, connector: Connector, job: Job) {
-    let patience = connector.config.timeout;
-    let answer = match tokio::time::timeout(patience, line.ask(&connector.config, &job.call)).await
-    {
-        Ok(answer) => answer,
-        Err(_) => {
-            line.doubt();
-            let what = format!("did not answer within {patience:?}");
-            Err(no_answer(&connector.config, &what))
-        }
-    };
-    // The caller may be gone; what it asked for is done all the same.
-    drop(job.answer.send(answer));
 }

@@ -28,6 +28,8 @@ macro_rules! objects {
             "\n",
             include_str!("../lease/sql/commands.sql"),
             "\n",
+            include_str!("../lease/sql/plain.sql"),
+            "\n",
             include_str!("../lease/sql/apply.sql"),
             "\n",
             include_str!("../advisory/grip.sql"),
@@ -169,5 +171,27 @@ fn foreign(config: &PostgresConfig, source: tokio_postgres::Error) -> Error {
         )
         .caused_by(source),
         _ => from_postgres(config, source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::{SQL, VERSION};
+
+    /// Of version 1.
+    const FROZEN: &str = "79a62a9ae455301315ce706468a16c0f78fb811cefa1e7f39e24130f44850578";
+
+    #[test]
+    fn the_schema_is_frozen() {
+        let digest: String = Sha256::digest(SQL).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            (VERSION, digest.as_str()),
+            (1, FROZEN),
+            "the schema has changed: once it was released it needs a new number, and statements that \
+             lead from the old one to it"
+        );
+        assert!(SQL.contains("INSERT INTO sprag.meta VALUES (1);"));
     }
 }

@@ -8,7 +8,9 @@ INSERT INTO sprag.meta VALUES (1);
 -- Which of the two kinds of locks a namespace has; they exclude nobody of the other kind.
 CREATE TABLE sprag.namespace (
   space text COLLATE "C" PRIMARY KEY,
-  mode text NOT NULL CHECK (mode IN ('lease', 'advisory'))
+  mode text NOT NULL CHECK (mode IN ('lease', 'advisory')),
+  -- The largest fence of all locks whose rows were cleared away.
+  floor bigint NOT NULL DEFAULT 0
 );
 
 CREATE TABLE sprag.lock (
@@ -25,8 +27,21 @@ CREATE TABLE sprag.lock (
   waiting int NOT NULL DEFAULT 0,
   -- No waiter's time is over before this.
   patience_ms bigint NOT NULL DEFAULT 0,
+  -- The only holder, of an exclusive lock that nobody waits for: the command by which it came, as it
+  -- was written, and when it was renewed. `holders` is empty then. See lease/sql/plain.sql.
+  plain text,
+  plain_lease text COLLATE "C",
+  plain_us bigint NOT NULL DEFAULT 0,
+  plain_ttl_ms bigint NOT NULL DEFAULT 0,
+  -- The leases that were released that way since, which are not in `gone` yet.
+  ended text NOT NULL DEFAULT '',
+  -- Of an advisory lock: its key, and whose session has it for the plain holder.
+  key bigint,
+  plain_session text COLLATE "C",
+  plain_pid int,
   PRIMARY KEY (space, name)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
+CREATE INDEX lock_key ON sprag.lock (key) WHERE key IS NOT NULL;
 
 CREATE TABLE sprag.waiter (
   space text COLLATE "C" NOT NULL,
@@ -51,5 +66,10 @@ CREATE TABLE sprag.trail (
   name text COLLATE "C" NOT NULL,
   at_ms bigint NOT NULL,
   event jsonb,
-  entry jsonb
+  entry jsonb,
+  -- Of a plain holder: its command, its fence, and if it has left, after how long.
+  plain text,
+  session text,
+  fence bigint,
+  after_ms bigint
 );

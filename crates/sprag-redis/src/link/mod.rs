@@ -14,7 +14,6 @@ mod clerk;
 mod dialer;
 mod ear;
 mod line;
-mod pace;
 mod reply;
 mod server;
 mod shared;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use sprag_core::ErrorKind;
+use sprag_core::pace::Pace;
 
 use super::line::Line;
-use super::pace::Pace;
 use super::slot::Slot;
 use crate::error::Trouble;
 

@@ -30,7 +30,8 @@ make() {
   $drop "$bin/initdb" --no-sync --auth=trust --username=postgres --encoding=UTF8 --locale=C \
     --pgdata=data
   # Who is called "locked" needs a password.
-  printf 'host all locked all scram-sha-256\n%s\n' "$(cat data/pg_hba.conf)" > data/pg_hba.conf
+  printf 'host all locked all scram-sha-256\n%s\nhost all all samenet trust\n' \
+    "$(cat data/pg_hba.conf)" > data/pg_hba.conf
   $drop openssl req -x509 -new -nodes -days 3650 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
     -subj /CN=localhost -addext subjectAltName=DNS:localhost \
     -addext basicConstraints=critical,CA:FALSE -keyout data/server.key -out data/server.crt

@@ -10,12 +10,22 @@ use crate::support::eventually;
 /// Does what it is told until its input ends, which it does however the test ends; then ends the
 /// server and removes its folder.
 const KEEPER: &str = r#"
-make
+if [ -z "$primary" ]; then
+  make
+else
+  mkdir -p "$folder"
+  [ -z "$drop" ] || chown postgres "$folder"
+  cd "$folder"
+  $drop "$bin/pg_basebackup" --host "$primary" --port "$primary_port" --username postgres \
+    --pgdata data --write-recovery-conf --checkpoint fast --no-sync
+fi
 launch "$@"
 while read -r word; do
   case $word in
     stop) kill -INT $server; wait $server ;;
     kill) kill -QUIT $server; wait $server ;;
+    murder) kill -KILL $(cat /proc/$server/task/$server/children) $server; wait $server ;;
+    promote) $drop "$bin/pg_ctl" promote -D data ;;
     start) launch "$@" ;;
   esac
 done
@@ -39,11 +49,28 @@ impl PostgresServer {
     ///
     /// If there is none to start.
     pub async fn start(options: &[&str]) -> Self {
+        Self::launch(options, None).await
+    }
+
+    /// Starts a standby of this server, which follows it without being waited for.
+    ///
+    /// # Panics
+    ///
+    /// If there is none to start.
+    pub async fn start_standby(&self) -> Self {
+        Self::launch(&[], Some(&self.place)).await
+    }
+
+    async fn launch(options: &[&str], primary: Option<&Place>) -> Self {
         let folder = tempfile::tempdir().expect("there is room for temporary files").keep();
         let place = Place { folder, port: free_port() };
         let mut keeper = shell(KEEPER, &place.folder, place.port);
-        let keeper = keeper.arg("keeper").args(options).stdin(Stdio::piped()).spawn();
-        let server = Self { place, keeper: keeper.expect("there is a shell") };
+        keeper.arg("keeper").args(options).env_remove("primary");
+        if let Some(primary) = primary {
+            keeper.env("primary", &primary.folder).env("primary_port", primary.port.to_string());
+        }
+        let keeper = keeper.stdin(Stdio::piped()).spawn().expect("there is a shell");
+        let server = Self { place, keeper };
         server.ready().await;
         server
     }
@@ -85,6 +112,18 @@ impl PostgresServer {
     /// Ends it on the spot, as a crash would.
     pub async fn kill(&mut self) {
         self.tell("kill").await;
+    }
+
+    /// Kills all of it, without a chance to do anything about it.
+    pub async fn murder(&mut self) {
+        self.tell("murder").await;
+    }
+
+    /// Makes a standby a primary.
+    pub async fn promote(&mut self) {
+        self.say("promote");
+        let is_standby = "SELECT pg_is_in_recovery()";
+        eventually("it is promoted", || async { self.sql("postgres", is_standby) == "f" }).await;
     }
 
     /// Starts it again.

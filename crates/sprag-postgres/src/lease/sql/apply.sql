@@ -1,8 +1,6 @@
 -- One command on one lock, in one statement: reap, command, promote, write.
 
--- The way of most requests: one exclusive holder at most, nobody waits, nothing is over. Reads
--- without a lock, and writes only if the version is still the one it has read. Null if that is not
--- enough.
+-- The way of requests that change nothing. Reads without a lock; null if that is not enough.
 CREATE FUNCTION sprag.quick(ns text, lock text, command jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   l sprag.lock;
@@ -13,15 +11,15 @@ DECLARE
   wait jsonb;
 BEGIN
   SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
+  IF l.plain_lease IS NOT NULL OR l.ended <> '' THEN
+    l := sprag.whole(l);
+  END IF;
   us := sprag.now_us();
   ms := us / 1000;
   IF command ->> 'do' = 'acquire' THEN
     IF ms > (command ->> 'not_after_ms')::bigint THEN
       RETURN sprag.answer(us, '{"refused": "late"}');
-    ELSIF l.space IS NULL OR (l.holders = '[]' AND l.waiting = 0
-      AND sprag.gone_reason(l.gone, asked) IS NULL) THEN
-      RETURN sprag.quick_grant(l, ns, lock, command, us);
-    ELSIF command ? 'steal' OR (l.waiting > 0 AND l.patience_ms <= ms)
+    ELSIF l.space IS NULL OR command ? 'steal' OR (l.waiting > 0 AND l.patience_ms <= ms)
       OR EXISTS (SELECT FROM jsonb_array_elements(l.holders) AS all_of(one)
         WHERE sprag.expires_of(one) <= ms) THEN
       RETURN NULL;
@@ -42,58 +40,8 @@ BEGIN
       RETURN sprag.answer(us, '"held"')
         || jsonb_build_object('waiting', l.waiting, 'holders', l.holders);
     END IF;
-  ELSIF command ->> 'do' = 'release' AND l.waiting = 0 AND jsonb_array_length(l.holders) = 1 THEN
-    hold := l.holders -> 0;
-    IF hold ->> 'lease' = asked AND sprag.expires_of(hold) > ms THEN
-      UPDATE sprag.lock AS k
-        SET version = k.version + 1, permits = NULL, holders = '[]', upgrader = NULL,
-          gone = sprag.remember(k.gone, asked, '"released"')
-        WHERE k.space = ns AND k.name = lock AND k.version = l.version;
-      IF FOUND THEN
-        PERFORM sprag.tell(ns, lock, ms, sprag.event('{"gone": "released"}', hold,
-          ms - (hold ->> 'renewed_ms')::bigint));
-        PERFORM sprag.durable(false);
-        RETURN sprag.answer(us, '"done"');
-      END IF;
-    END IF;
   END IF;
   RETURN NULL;
-END $$;
-
-CREATE FUNCTION sprag.quick_grant(l sprag.lock, ns text, lock text, command jsonb, us bigint)
-RETURNS jsonb LANGUAGE plpgsql AS $$
-DECLARE
-  ms bigint := us / 1000;
-  new_fence bigint := greatest(coalesce(l.fence, 0) + 1, us);
-  hold jsonb;
-BEGIN
-  IF command -> 'mode' <> '"exclusive"' OR new_fence > 9007199254740991 THEN
-    RETURN NULL;
-  END IF;
-  hold := jsonb_build_object('lease', command -> 'lease', 'party', command -> 'party',
-    'mode', 'exclusive', 'fence', new_fence, 'ttl_ms', command -> 'ttl_ms', 'renewed_ms', ms,
-    'holder', command -> 'holder');
-  IF command ? 'session' THEN
-    hold := hold || jsonb_build_object('session', command -> 'session');
-  END IF;
-  IF (command ->> 'fixed')::boolean THEN
-    hold := hold || '{"fixed": true}';
-  END IF;
-  IF l.space IS NULL THEN
-    INSERT INTO sprag.lock (space, name, version, fence, tickets, holders)
-      VALUES (ns, lock, 1, new_fence, 1, jsonb_build_array(hold)) ON CONFLICT DO NOTHING;
-  ELSE
-    UPDATE sprag.lock AS k
-      SET version = k.version + 1, fence = new_fence, tickets = k.tickets + 1,
-        permits = NULL, holders = jsonb_build_array(hold)
-      WHERE k.space = ns AND k.name = lock AND k.version = l.version;
-  END IF;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  PERFORM sprag.tell(ns, lock, ms, sprag.event('"granted"', hold, 0));
-  PERFORM sprag.durable(true);
-  RETURN sprag.answer(us, sprag.granted(hold));
 END $$;
 
 -- Reads the record and keeps everybody else away from it until the end of the statement. The clock
@@ -106,14 +54,15 @@ DECLARE
 BEGIN
   SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock FOR UPDATE;
   IF NOT FOUND AND make THEN
-    INSERT INTO sprag.lock (space, name) VALUES (ns, lock) ON CONFLICT DO NOTHING;
+    PERFORM sprag.make_lock(ns, lock);
     SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock FOR UPDATE;
   END IF;
+  l := sprag.whole(l);
   us := sprag.now_us();
   RETURN ROW(ns, lock, channel, us, us / 1000,
     coalesce(l.version, 0), coalesce(l.fence, 0), coalesce(l.tickets, 0), l.permits,
     coalesce(l.holders, '[]'), coalesce(l.gone, '[]'), l.upgrader, coalesce(l.waiting, 0),
-    coalesce(l.patience_ms, 0), false, false, NULL, NULL, '[]', NULL, NULL)::sprag.step;
+    coalesce(l.patience_ms, 0), false, false, NULL, NULL, '[]', NULL, '[]', NULL)::sprag.step;
 END $$;
 
 CREATE FUNCTION sprag.end_step(s sprag.step, renews boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -127,10 +76,11 @@ BEGIN
         WHERE w.space = s.ns AND w.name = s.lock AND w.permits > 0) THEN
       s.permits := NULL;
     END IF;
+    PERFORM sprag.unfold(s.ns, s.lock);
     UPDATE sprag.lock AS k
       SET version = s.version + 1, fence = s.fence, tickets = s.tickets, permits = s.permits,
         holders = s.holders, gone = s.gone, upgrader = s.upgrader, waiting = s.waiting,
-        patience_ms = s.patience_ms
+        patience_ms = s.patience_ms, plain_lease = NULL, ended = ''
       WHERE k.space = s.ns AND k.name = s.lock;
     -- Waiters that come and go are left out: they have no fence.
     PERFORM sprag.tell(s.ns, s.lock, s.now_ms, one)
@@ -165,12 +115,12 @@ BEGIN
   IF s.exhausted AND (s.outcome = '"held"' OR s.outcome ? 'queued') THEN
     s.outcome := '{"refused": "fence_exhausted"}';
   END IF;
-  PERFORM sprag.end_step(s, what IN ('acquire', 'renew', 'convert'));
-  IF s.outcome = '"held"' OR s.outcome ? 'queued' THEN
-    RETURN sprag.answer(s.now_us, s.outcome)
-      || jsonb_build_object('waiting', s.waiting, 'holders', s.holders);
-  END IF;
-  RETURN sprag.answer(s.now_us, s.outcome);
+  -- A place in the queue may be forgotten in a crash: who has it asks again.
+  PERFORM sprag.end_step(s, what IN ('acquire', 'renew', 'convert') AND s.outcome ? 'granted');
+  RETURN sprag.answer(s.now_us, s.outcome)
+    || CASE WHEN s.outcome = '"held"' OR s.outcome ? 'queued'
+      THEN jsonb_build_object('waiting', s.waiting, 'holders', s.holders) ELSE '{}' END
+    || CASE WHEN s.told <> '[]' THEN jsonb_build_object('told', s.told) ELSE '{}' END;
 END $$;
 
 -- What a client calls; the number is the schema's, so that no client calls another than its own.
@@ -191,6 +141,19 @@ DECLARE
 BEGIN
   PERFORM FROM sprag.lock AS k WHERE k.space = ns AND k.name = ANY(locks) ORDER BY k.name FOR UPDATE;
   us := sprag.now_us();
+  FOR renewed IN
+    UPDATE sprag.lock AS k
+      SET version = k.version + 1, permits = NULL, plain_us = us,
+        plain_ttl_ms = (command ->> 'ttl_ms')::bigint
+      FROM unnest(locks) WITH ORDINALITY AS named(lock, place),
+        LATERAL (SELECT commands -> (place::int - 1) AS command) AS asked
+      WHERE k.space = ns AND k.name = lock AND k.plain_lease = command ->> 'lease'
+        AND k.plain_us / 1000 + k.plain_ttl_ms > us / 1000 AND NOT command ? 'rebind'
+      RETURNING place, k.fence
+  LOOP
+    answers[renewed.place] := sprag.answer(us, jsonb_build_object('granted', jsonb_build_object(
+      'fence', renewed.fence, 'mode', 'exclusive', 'took_over', false)));
+  END LOOP;
   FOR renewed IN
     UPDATE sprag.lock AS k
       SET version = k.version + 1, permits = NULL, holders = jsonb_build_array(k.holders -> 0
@@ -220,7 +183,7 @@ DECLARE last bigint;
 BEGIN
   WITH written AS (
     INSERT INTO sprag.trail (space, name, at_ms, entry)
-      SELECT ns, one ->> 'name', (one ->> 'at_unix_ms')::bigint, one
+      SELECT ns, one ->> 'name', sprag.now_us() / 1000, one
         FROM jsonb_array_elements(entries) WITH ORDINALITY AS all_of(one, place) ORDER BY place
       RETURNING sequence
   ) SELECT max(sequence) INTO last FROM written;

@@ -13,15 +13,20 @@ CREATE TYPE sprag.step AS (
   events jsonb,
   -- Where the waiter is woken that was taken out of the queue last.
   woken_at text,
+  -- Who of the asking process is woken by the answer.
+  told jsonb,
   outcome jsonb
 );
 
-CREATE FUNCTION sprag.wake(channel text, lease text, fence bigint) RETURNS void
+-- Wakes who waits there. A notification takes a lock of the whole server, so the asking process
+-- learns from its answer.
+CREATE FUNCTION sprag.wake(INOUT s sprag.step, at text, lease text, fence bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
-  -- Only if somebody waits there: a notification takes a lock of the whole server.
-  IF channel IS NOT NULL THEN
-    PERFORM pg_notify(channel, lease || ':' || fence);
+  IF at = s.channel THEN
+    s.told := s.told || to_jsonb(lease || ':' || fence);
+  ELSIF at IS NOT NULL THEN
+    PERFORM pg_notify(at, lease || ':' || fence);
   END IF;
 END $$;
 
@@ -32,7 +37,7 @@ BEGIN
   s.events := s.events || sprag.event(jsonb_build_object('gone', loss), hold,
     s.now_ms - (hold ->> 'renewed_ms')::bigint);
   IF (hold ->> 'upgrading')::boolean AND s.upgrader IS NOT NULL THEN
-    PERFORM sprag.wake(s.upgrader, hold ->> 'lease', 0);
+    s := sprag.wake(s, s.upgrader, hold ->> 'lease', 0);
     s.upgrader := NULL;
   END IF;
 END $$;
@@ -71,7 +76,7 @@ BEGIN
   s := sprag.remove_wait(s, wait);
   s := sprag.bury(s, wait, loss);
   IF loss <> '"released"' THEN
-    PERFORM sprag.wake(s.woken_at, wait ->> 'lease', 0);
+    s := sprag.wake(s, s.woken_at, wait ->> 'lease', 0);
   END IF;
 END $$;
 
@@ -145,7 +150,8 @@ DECLARE
   hold jsonb;
   forced boolean := (wait ->> 'priority')::int = 127;
 BEGIN
-  IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0 OR s.fence = 0 THEN
+  IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0
+    OR s.fence <= sprag.forgotten() THEN
     s := sprag.next_fence(s);
   END IF;
   IF s.exhausted THEN
@@ -161,7 +167,7 @@ BEGIN
     CASE WHEN forced THEN 0 ELSE s.now_ms - (wait ->> 'arrived_ms')::bigint END);
   s.holders := s.holders || hold;
   s.changed := true;
-  PERFORM sprag.wake(s.woken_at, wait ->> 'lease', s.fence);
+  s := sprag.wake(s, s.woken_at, wait ->> 'lease', s.fence);
 END $$;
 
 CREATE FUNCTION sprag.grant_upgrade(INOUT s sprag.step, hold jsonb) LANGUAGE plpgsql AS $$
@@ -174,7 +180,7 @@ BEGIN
   s.holders := sprag.with_hold(s.holders, hold);
   s.events := s.events || sprag.event('"granted"', hold, 0);
   s.changed := true;
-  PERFORM sprag.wake(s.upgrader, hold ->> 'lease', s.fence);
+  s := sprag.wake(s, s.upgrader, hold ->> 'lease', s.fence);
   s.upgrader := NULL;
 END $$;
 

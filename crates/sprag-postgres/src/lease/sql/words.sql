@@ -1,4 +1,5 @@
--- The small words of the lock machine.
+-- The small words of the lock machine. What reads a table or unfolds a list is in PL/pgSQL, which
+-- keeps its plan; the rest becomes part of the statement that uses it.
 
 CREATE FUNCTION sprag.now_us() RETURNS bigint LANGUAGE sql VOLATILE
 RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
@@ -30,9 +31,12 @@ RETURN jsonb_path_query_first(holders, '$[*] ? (@.lease == $lease)',
   jsonb_build_object('lease', lease));
 
 -- Holders with this one in the place of its old self.
-CREATE FUNCTION sprag.with_hold(holders jsonb, hold jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE
-RETURN (SELECT jsonb_agg(CASE one ->> 'lease' WHEN hold ->> 'lease' THEN hold ELSE one END
-  ORDER BY place) FROM jsonb_array_elements(holders) WITH ORDINALITY AS all_of(one, place));
+CREATE FUNCTION sprag.with_hold(holders jsonb, hold jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN (SELECT jsonb_agg(CASE one ->> 'lease' WHEN hold ->> 'lease' THEN hold ELSE one END
+    ORDER BY place) FROM jsonb_array_elements(holders) WITH ORDINALITY AS all_of(one, place));
+END $$;
 
 -- Remembers why a lease is gone; of eight, who released is forgotten first.
 CREATE FUNCTION sprag.remember(gone jsonb, lease text, loss jsonb) RETURNS jsonb
@@ -69,25 +73,56 @@ DECLARE last bigint;
 BEGIN
   INSERT INTO sprag.trail (space, name, at_ms, event) VALUES (ns, lock, ms, tell.event)
     RETURNING sequence INTO last;
-  IF last % 100 = 0 THEN
+  IF last % 500 = 0 THEN
     PERFORM sprag.forget_trail(last);
   END IF;
 END $$;
 
--- Whoever else does so meanwhile is not waited for.
+-- Mostly the last few of those that are too old, as it takes long to find that the others are gone;
+-- now and then all. Whoever else does so meanwhile is not waited for.
 CREATE FUNCTION sprag.forget_trail(last bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM sprag.trail WHERE sequence IN (
     SELECT t.sequence FROM sprag.trail AS t WHERE t.sequence <= last - 10000
-      ORDER BY t.sequence LIMIT 1000 FOR UPDATE SKIP LOCKED);
+      AND t.sequence > CASE WHEN last % 100000 = 0 THEN 0 ELSE last - 11000 END
+      ORDER BY t.sequence LIMIT 10000 FOR UPDATE SKIP LOCKED);
+  -- Chance brings every row here some day.
+  PERFORM sprag.clear(30 * 86400 * 1000000::bigint, 0.1);
 END $$;
 
--- What was granted or renewed must not be forgotten in a crash. What was given back may.
+-- Clears away some of the locks that nobody has used for so long. Their fences are kept, as a floor
+-- for those of all locks that come.
+CREATE FUNCTION sprag.clear(age_us bigint, percent real) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  cleared bigint;
+BEGIN
+  WITH old AS (
+    SELECT k.space, k.name FROM sprag.lock AS k TABLESAMPLE SYSTEM (percent)
+      WHERE k.plain_lease IS NULL AND k.holders = '[]' AND k.waiting = 0
+        AND greatest(k.fence, k.plain_us) < sprag.now_us() - age_us
+      LIMIT 1000 FOR UPDATE SKIP LOCKED
+  ), gone AS (
+    DELETE FROM sprag.lock AS k USING old WHERE k.space = old.space AND k.name = old.name
+      RETURNING k.space, k.fence
+  ), raised AS (
+    UPDATE sprag.namespace AS n SET floor = greatest(n.floor, g.fence)
+      FROM (SELECT space, max(fence) AS fence FROM gone GROUP BY space) AS g
+      WHERE n.space = g.space
+  ) SELECT count(*) INTO cleared FROM gone;
+  RETURN cleared;
+END $$;
+
+-- What was granted or renewed must not be forgotten in a crash. What was given back may; and all of
+-- an advisory lock, which ends with the server.
 CREATE FUNCTION sprag.durable(must boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT must THEN
+  IF NOT must OR coalesce(current_setting('sprag.session', true), '') <> '' THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   ELSIF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
 END $$;
+
+-- The last fence that a crash may have forgotten.
+CREATE FUNCTION sprag.forgotten() RETURNS bigint LANGUAGE sql STABLE
+RETURN coalesce(nullif(current_setting('sprag.forgotten', true), '')::bigint, 0);

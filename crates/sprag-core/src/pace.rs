@@ -13,7 +13,7 @@ const PROBE: u32 = 32;
 
 /// A moving average of the time to an answer that was looked for, in microseconds.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub struct Pace {
     micros: AtomicU32,
     /// Requests that did not look.
     skipped: AtomicU32,
@@ -21,19 +21,27 @@ pub(super) struct Pace {
     alone: bool,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pace {
-    pub(super) fn new() -> Self {
+    /// Of a server that is not known yet.
+    #[must_use]
+    pub fn new() -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone }
     }
 
     /// Whether answers come soon enough to be looked for.
-    pub(super) fn is_quick(&self) -> bool {
+    pub fn is_quick(&self) -> bool {
         !self.alone && self.micros.load(Ordering::Relaxed) < FAR
     }
 
     /// How long to look for the answer to this request, if at all.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub fn patience(&self) -> Option<Duration> {
         let usual = self.micros.load(Ordering::Relaxed);
         if self.is_quick() {
             return Some(Duration::from_micros(u64::from(usual + usual / 4 + 30)));
@@ -43,12 +51,12 @@ impl Pace {
     }
 
     /// An answer was found by looking, after so long.
-    pub(super) fn found(&self, took: Duration) {
+    pub fn found(&self, took: Duration) {
         self.learn(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
     }
 
     /// Looking for an answer was in vain.
-    pub(super) fn in_vain(&self) {
+    pub fn in_vain(&self) {
         self.learn(2 * FAR);
     }
 

@@ -1,0 +1,168 @@
+-- The short way of most requests: an exclusive lock that nobody waits for is taken and given back.
+-- Nothing of the command is read that the client has not taken out of it, and nothing is written
+-- but what it says. Whoever comes with more than that sees the whole record.
+
+-- The record as it is without the short way.
+CREATE FUNCTION sprag.whole(l sprag.lock) RETURNS sprag.lock LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  command jsonb;
+  hold jsonb;
+  lease text;
+BEGIN
+  IF l.ended <> '' THEN
+    FOREACH lease IN ARRAY string_to_array(rtrim(l.ended), ' ') LOOP
+      l.gone := sprag.remember(l.gone, lease, '"released"');
+    END LOOP;
+    l.ended := '';
+  END IF;
+  IF l.plain_lease IS NOT NULL THEN
+    command := l.plain::jsonb;
+    hold := jsonb_build_object('lease', l.plain_lease, 'party', command -> 'party',
+      'mode', 'exclusive', 'fence', l.fence, 'ttl_ms', l.plain_ttl_ms,
+      'renewed_ms', l.plain_us / 1000, 'holder', command -> 'holder');
+    IF command ? 'session' THEN
+      hold := hold || jsonb_build_object('session',
+        coalesce(l.plain_session, command ->> 'session'));
+    END IF;
+    IF (command ->> 'fixed')::boolean THEN
+      hold := hold || '{"fixed": true}';
+    END IF;
+    l.holders := jsonb_build_array(hold);
+    l.plain_lease := NULL;
+  END IF;
+  RETURN l;
+END $$;
+
+-- Makes the row of a lock; its fence begins behind those of all rows that were cleared away.
+CREATE FUNCTION sprag.make_lock(ns text, lock text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO sprag.lock (space, name, fence)
+    VALUES (ns, lock, coalesce((SELECT n.floor FROM sprag.namespace AS n WHERE n.space = ns), 0))
+    ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END $$;
+
+-- Before the whole record is written: what the plain holder of an advisory lock has.
+CREATE FUNCTION sprag.unfold(ns text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO sprag.grip
+    SELECT k.plain_lease, ns, lock, k.key, false, k.plain_pid, k.plain_session FROM sprag.lock AS k
+      WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NOT NULL
+        AND k.plain_session IS NOT NULL
+    ON CONFLICT DO NOTHING;
+END $$;
+
+-- Lets a lease in, unless that takes more. The clock is read when the row is ours.
+CREATE FUNCTION sprag.plain_take(ns text, lock text, command text, asked text, ttl_ms bigint,
+  not_after_ms bigint, lock_key bigint, my_session text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  new_fence bigint;
+  us bigint;
+BEGIN
+  UPDATE sprag.lock AS k
+    SET version = k.version + 1, tickets = k.tickets + 1, permits = NULL,
+      fence = greatest(k.fence + 1, sprag.now_us()), plain = command, plain_lease = asked,
+      plain_us = sprag.now_us(), plain_ttl_ms = plain_take.ttl_ms, key = coalesce(k.key, lock_key),
+      plain_session = my_session,
+      plain_pid = CASE WHEN my_session IS NOT NULL THEN pg_backend_pid() END
+    WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NULL AND k.holders = '[]'
+      AND k.waiting = 0 AND sprag.now_us() / 1000 <= not_after_ms
+      AND position(asked IN k.ended) = 0 AND (k.gone = '[]' OR position(asked IN k.gone::text) = 0)
+      AND greatest(k.fence + 1, sprag.now_us()) <= 9007199254740991
+    RETURNING k.fence, k.plain_us INTO new_fence, us;
+  IF NOT FOUND THEN
+    -- The first one who comes makes the row.
+    IF sprag.now_us() / 1000 <= not_after_ms
+      AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock)
+      AND sprag.make_lock(ns, lock) THEN
+      RETURN sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, lock_key, my_session);
+    END IF;
+    RETURN NULL;
+  END IF;
+  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, my_session, new_fence, NULL);
+  RETURN us || ' ' || new_fence;
+END $$;
+
+-- Lets a lease out, unless that takes more.
+CREATE FUNCTION sprag.plain_leave(ns text, lock text, asked text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  command text;
+  its_session text;
+  its_fence bigint;
+  its_key bigint;
+  since_us bigint;
+  us bigint;
+BEGIN
+  UPDATE sprag.lock AS k
+    SET version = k.version + 1, plain_lease = NULL,
+      ended = right(k.ended || asked || ' ', 264)
+    WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked
+      AND k.plain_us / 1000 + k.plain_ttl_ms > sprag.now_us() / 1000
+    RETURNING k.plain, k.plain_session, k.fence, k.key, k.plain_us
+    INTO command, its_session, its_fence, its_key, since_us;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  us := sprag.now_us();
+  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, its_session, its_fence,
+    us / 1000 - since_us / 1000);
+  IF its_session = current_setting('sprag.session', true) THEN
+    PERFORM pg_advisory_unlock(its_key);
+  END IF;
+  RETURN us || ' 0';
+END $$;
+
+CREATE FUNCTION sprag.tell_plain(ns text, lock text, ms bigint, command text, my_session text,
+  its_fence bigint, after_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE last bigint;
+BEGIN
+  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, after_ms)
+    VALUES (ns, lock, ms, command, my_session, its_fence, tell_plain.after_ms)
+    RETURNING sequence INTO last;
+  IF last % 500 = 0 THEN
+    PERFORM sprag.forget_trail(last);
+  END IF;
+END $$;
+
+-- What an entry of the trail tells.
+CREATE FUNCTION sprag.event_of(t sprag.trail) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  hold jsonb;
+BEGIN
+  IF t.plain IS NULL THEN
+    RETURN t.event;
+  END IF;
+  hold := t.plain::jsonb || jsonb_build_object('fence', t.fence, 'mode', 'exclusive');
+  IF t.session IS NOT NULL THEN
+    hold := hold || jsonb_build_object('session', t.session);
+  END IF;
+  RETURN sprag.event(CASE WHEN t.after_ms IS NULL THEN '"granted"'::jsonb
+    ELSE '{"gone": "released"}' END, hold, coalesce(t.after_ms, 0));
+END $$;
+
+-- What a client calls. The answer is the time and the fence, or that of the long way.
+CREATE FUNCTION sprag.take_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
+  not_after_ms bigint, channel text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  taken text := sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, NULL, NULL);
+BEGIN
+  IF taken IS NOT NULL THEN
+    PERFORM sprag.durable(true);
+    RETURN taken;
+  END IF;
+  RETURN sprag.apply_v1(ns, lock, command::jsonb, channel)::text;
+END $$;
+
+CREATE FUNCTION sprag.leave_v1(ns text, lock text, asked text, channel text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  left_by text := sprag.plain_leave(ns, lock, asked);
+BEGIN
+  IF left_by IS NOT NULL THEN
+    PERFORM sprag.durable(false);
+    RETURN left_by;
+  END IF;
+  RETURN sprag.apply_v1(ns, lock, jsonb_build_object('do', 'release', 'lease', asked),
+    channel)::text;
+END $$;
