@@ -163,6 +163,6 @@ async fn the_functions_do_what_the_machine_does() {
 #[tokio::test]
 async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
     if !skipped() {
-        run(SEQUENCES / 10, any_seed(), true).await;
+        run(SEQUENCES / 20, any_seed(), true).await;
     }
 }
