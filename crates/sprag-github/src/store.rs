@@ -125,6 +125,7 @@ impl GitHubStore {
         capability.min_ttl = MIN_TTL;
         // Looking costs nothing, a place in a queue does; and without one writers could starve.
         (capability.queue, capability.shared, capability.permits) = (false, false, false);
+        capability.notify = false;
         capability
     }
 
@@ -272,6 +273,7 @@ fn capability(config: &GitHubConfig) -> Capability {
     let mut capability = GitHubStore::ability();
     if config.queue {
         (capability.queue, capability.shared, capability.permits) = (true, true, true);
+        capability.notify = true;
     }
     if config.is_local() {
         capability.min_ttl = Duration::from_millis(100);

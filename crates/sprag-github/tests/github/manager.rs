@@ -1,4 +1,4 @@
-//! The manager: every example that users were promised, and what it answers.
+//! The manager: what it answers, and what it shows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -131,7 +131,7 @@ async fn heartbeats_are_given_as_often_as_configured() {
     until("three heartbeats", || beats() >= 3).await;
 }
 
-/// Only what the documents' client can do.
+/// The four methods that a client must have.
 #[derive(Debug, Default)]
 struct MockClient {
     told: Mutex<Vec<String>>,
