@@ -41,7 +41,7 @@ impl Options {
     fn of(benchmark: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         Self {
-            pairs: if matches!(benchmark, "redis" | "postgres") { 5 } else { 7 },
+            pairs: if matches!(benchmark, "redis" | "postgres" | "git") { 5 } else { 7 },
             processes: 64,
             length: Duration::from_secs(3),
             check: false,

@@ -44,6 +44,7 @@ impl Round {
     }
 
     /// How long somebody was inside, in milliseconds: the drain that no hand-over can beat.
+    #[cfg(feature = "peers")]
     pub(crate) fn inside_ms(&self) -> f64 {
         let inside = self.visits().map(|visit| visit.done.saturating_sub(visit.entered));
         inside.sum::<u64>() as f64 / 1e6

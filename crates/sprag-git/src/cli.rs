@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use sprag_ledger::{Oid, RefName};
+use sprag_ledger::{Entry, Oid, RefName};
 use tempfile::TempDir;
 
 use crate::draft::Draft;
@@ -14,15 +14,21 @@ use crate::git::Git;
 use crate::native::{Outcomes, Wire};
 use crate::object::{Commit, Format, write_pack};
 use crate::push::{Pushed, RefChange};
+use crate::redact::redact;
 
 /// A remote that git talks to, with a repository of its own that goes when this does.
-#[derive(Debug)]
 pub(crate) struct Cli {
     git: Git,
     url: String,
     /// The configuration of the repository whose remote it is, with what the user set there.
     config: Option<PathBuf>,
     desk: Mutex<Option<Desk>>,
+}
+
+impl std::fmt::Debug for Cli {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cli").field("url", &redact(&self.url)).finish_non_exhaustive()
+    }
 }
 
 /// The repository that objects go through.
@@ -162,30 +168,48 @@ impl Wire for Cli {
     }
 
     fn push(&self, draft: &Draft<'_>, atomic: bool) -> Result<Outcomes, GitError> {
-        let Some(format) = draft.format() else {
-            let first = self.format()?;
-            let pushed = self.push_as(first, draft, atomic);
-            // One without references does not say which hash it uses, until it is pushed to.
-            let is_other = |error: &GitError| {
-                error.trouble() == Trouble::Unsupported && error.message().contains("hash")
-            };
-            return match pushed {
-                Err(error) if first == Format::Sha1 && is_other(&error) => {
-                    self.push_as(Format::Sha256, draft, atomic)
-                }
-                other => other,
-            };
-        };
-        self.push_as(format, draft, atomic)
+        match draft.format() {
+            Some(format) => self.push_as(format, draft, atomic),
+            None => self.guess(|format| self.push_as(format, draft, atomic)),
+        }
     }
 
     fn knows_atomic(&self) -> Result<bool, GitError> {
-        // Git would say no when it is asked to push; there is no way to ask before.
-        self.with_desk(None, |desk| desk.git.ok(["ls-remote", "--", &self.url]).map(|_| true))
+        match self.guess(|format| self.push_nothing(format)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.trouble() == Trouble::Unsupported => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Cli {
+    /// Does something with the hash that the remote uses. One without references does not say which
+    /// that is, until it is pushed to.
+    fn guess<T>(&self, work: impl Fn(Format) -> Result<T, GitError>) -> Result<T, GitError> {
+        let first = self.format()?;
+        let is_other = |error: &GitError| {
+            error.trouble() == Trouble::Unsupported && error.message().contains("hash")
+        };
+        match work(first) {
+            Err(error) if first == Format::Sha1 && is_other(&error) => work(Format::Sha256),
+            other => other,
+        }
+    }
+
+    /// Goes as far as a push goes before anything is sent.
+    fn push_nothing(&self, format: Format) -> Result<(), GitError> {
+        self.with_desk(Some(format), |desk| {
+            let entry = Entry { summary: "doctor".into(), body: String::new() };
+            let object = Commit { parent: None, entry }.encode(format, 0, 0);
+            let write = ["hash-object", "-w", "-t", "commit", "--stdin"];
+            let oid = desk.git.ok_with(write, &object.data)?.text();
+            let change = format!("{oid}:refs/sprag/doctor");
+            let push = ["push", "--dry-run", "--atomic", "--no-verify", "--", &self.url, &change];
+            desk.git.ok(push).map(drop)
+        })
+    }
+
     fn push_as(
         &self,
         format: Format,
@@ -194,7 +218,7 @@ impl Cli {
     ) -> Result<Outcomes, GitError> {
         let (changes, objects) = draft.finish(format)?;
         self.with_desk(Some(format), |desk| {
-            let made = |change: &&RefChange| change.unique;
+            let made = |change: &&RefChange| change.unique && change.new.is_some();
             let before = changes.iter().filter(made).filter_map(|change| change.old.clone());
             let there = changes.iter().filter(|change| !change.unique);
             let needed = before.chain(there.filter_map(|change| change.new.clone()));

@@ -105,6 +105,7 @@ impl Wire for Native {
     }
 
     fn knows_atomic(&self) -> Result<bool, GitError> {
+        self.remote.check_rights()?;
         let mut atomic = false;
         let mut ask = |advert: &Advert| {
             atomic = advert.can("atomic");

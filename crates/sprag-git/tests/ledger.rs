@@ -2,6 +2,7 @@
 //! with both hashes and both ways to keep references.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may")]
 
+use sprag_core::diagnosis::Health;
 use sprag_git::{Git, GitConfig, GitLedger, Version};
 use sprag_ledger::{Change, Entry, Ledger, New, Oid, RefName, Swapped};
 
@@ -188,6 +189,26 @@ fn a_remote_is_found_by_its_name() {
     let nowhere = tempfile::tempdir().unwrap();
     let error = GitLedger::open(GitConfig::remote("origin", nowhere.path())).unwrap_err();
     assert!(error.message().contains("is in no git repository"), "{error}");
+}
+
+#[test]
+fn a_remote_that_is_well_is_told_to_be() {
+    everywhere(|_, ledger| {
+        let findings = ledger.diagnose().unwrap();
+        let well = findings.iter().all(|finding| finding.health == Health::Good);
+        assert!(well && findings.len() == 3, "{findings:?}");
+    });
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    for git_talks in [false, true] {
+        let config = GitConfig::url("http://me:hunter2@127.0.0.1:1/x").git_talks(git_talks);
+        let ledger = GitLedger::open(config).unwrap();
+        let error = ledger.tips(&[name("a")]).unwrap_err();
+        let shown = format!("{ledger:?} {error} {error:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
 }
 
 #[test]

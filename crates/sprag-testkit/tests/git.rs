@@ -8,6 +8,9 @@ use sprag_core::{LockName, Store};
 use sprag_ledger::{Change, Entry, Ledger, LedgerStore, New, RefName, Settings};
 use sprag_testkit::git_server::{GitServer, Transport, skipped};
 use sprag_testkit::harness::{Harness, Session};
+use sprag_testkit::process_conformance;
+
+const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 
 struct Git(GitServer);
 
@@ -61,3 +64,5 @@ impl Harness for Git {
 }
 
 sprag_testkit::conformance!(Git);
+
+process_conformance!(processes, Git, TAKER);

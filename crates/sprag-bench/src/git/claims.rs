@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::report::{Goal, Row, progress};
 
 /// How many cycles are one measurement.
-const CYCLES: u32 = 20;
+const CYCLES: u32 = 10;
 
 pub(crate) async fn measure(options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();

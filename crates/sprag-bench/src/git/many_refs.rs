@@ -27,11 +27,11 @@ pub(crate) async fn measure(options: &Options) -> Result<Row> {
     git.ok_with(["update-ref", "--stdin"], orders.as_bytes())?;
     git.ok(["pack-refs", "--all"])?;
     let (url, git) = (server.git_url(), Git::new());
+    let ledger = GitLedger::open(server.config())?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for pair in 0..=options.pairs {
         let look = seconds(async {
             for _ in 0..LOOKS {
-                let ledger = GitLedger::open(server.config())?;
                 let tips = ledger.tips(std::slice::from_ref(&lock))?;
                 let found = tips.into_iter().flatten().map(|tip| (lock.clone(), tip));
                 anyhow::ensure!(ledger.entries(&found.collect::<Vec<_>>())?.len() == 1);

@@ -52,8 +52,8 @@ What is measured, all of it on one machine:
   `git commit-tree` for its record and for the session, one `git push --atomic` with leases for both,
   and the same without the look to release it.
 - *100 claims*: asked for at once, which makes one or two pushes, against one after the other.
-- *100,000 references*: the state of one lock on a server with so many, over HTTP, from a process that
-  knows nothing yet: where the reference points and what the record is. Against `git ls-remote`, which
-  lists them all.
+- *100,000 references*: the state of one lock on a server with so many, over HTTP, that was not seen
+  before: where the reference points and what the record is. Against `git ls-remote`, which lists them
+  all and tells no record.
 - *idle*: pushes of a process that holds ten locks, per interval of its signs of life.
 ";

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::fs::{Access, access};
+
 use super::stream::{Socket, converse};
 use super::{Advert, Failure, Http, Reply, Service, broken};
-use crate::error::GitError;
+use crate::error::{GitError, Trouble};
 use crate::git::{Git, clean};
 use crate::url::SshUrl;
 
@@ -23,6 +25,18 @@ pub(crate) enum Remote {
 }
 
 impl Remote {
+    /// Whether we may write, as far as it is known without doing it.
+    pub(crate) fn check_rights(&self) -> Result<(), GitError> {
+        let Self::Local(_, path) = self else { return Ok(()) };
+        let mut places = [path.join(".git"), path.clone()].into_iter();
+        let place = places.find(|place| place.join("objects").is_dir());
+        let refused = |e| {
+            let message = format!("{} is not ours to write to: {e}", path.display());
+            GitError::new(Trouble::Forbidden, message)
+        };
+        place.map_or(Ok(()), |place| access(&place, Access::WRITE_OK).map_err(refused))
+    }
+
     /// Asks once. What is asked may depend on what the server says about itself.
     pub(crate) fn ask(
         &self,

@@ -54,7 +54,7 @@ impl GitHttp {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
-            program: repository.program().to_owned(),
+            program: PathBuf::from(repository.run(&["--exec-path"])).join("git-http-backend"),
             root: repository.root().to_owned(),
             closed: AtomicBool::new(false),
             state: Mutex::default(),
@@ -185,7 +185,7 @@ impl Shared {
     fn ask(&self, request: &Request) -> io::Result<(String, String, Vec<u8>)> {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let mut command = Command::new(&self.program);
-        command.arg("http-backend").env_clear();
+        command.env_clear();
         let variables = ["PATH", "HOME"].map(|name| (name, std::env::var_os(name)));
         command.envs(variables.into_iter().filter_map(|(name, value)| Some((name, value?))));
         command.env("GIT_PROJECT_ROOT", &self.root).env("GIT_HTTP_EXPORT_ALL", "1");
