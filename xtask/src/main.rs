@@ -40,6 +40,7 @@ Verbs:
              local         SQLite against raw SQLite and flock(2)
              cli           sprag run against flock(1), true(1) and etcdctl
              redis         the Redis store against scripts by hand and other libraries
+             postgres      the PostgreSQL store against sqlx and by hand
              git           locks on a git remote against git by hand
              --check       exits with 1 if a goal is missed; more flags: --help
   help     this text
