@@ -48,7 +48,7 @@ impl Harness for Git {
     }
 
     fn times(&self, many: usize) -> usize {
-        many / 20
+        (many / 25).max(3)
     }
 
     fn sees_death(&self) -> bool {

@@ -26,7 +26,7 @@ pub async fn two_processes_exclude_each_other(scene: &Scene<impl Harness>) {
     assert!(second.fence > first.fence, "{second:?} after {first:?}");
     assert_eq!(two.release(&lock).await, None);
 
-    let rounds = times(200, 10_000);
+    let rounds = rounds(scene);
     count_together(scene, [std::slice::from_ref(&lock); 2], rounds).await;
 }
 
@@ -35,7 +35,13 @@ pub async fn two_processes_exclude_each_other(scene: &Scene<impl Harness>) {
 pub async fn opposite_orders_never_deadlock(scene: &Scene<impl Harness>) {
     let [a, b] = ["a", "b"].map(name);
     let orders = [&[a.clone(), b.clone()][..], &[b, a]];
-    count_together(scene, orders, times(200, 10_000)).await;
+    count_together(scene, orders, rounds(scene)).await;
+}
+
+/// How often each of two processes takes the lock.
+fn rounds(scene: &Scene<impl Harness>) -> u32 {
+    let few = u32::try_from(scene.harness.times(200)).unwrap();
+    times(few, few * 50)
 }
 
 /// Two processes take the locks and add to one counter, so many times each.
@@ -79,7 +85,7 @@ pub async fn many_processes_in_a_hurry_keep_every_rule(scene: &Scene<impl Harnes
         assert!(taker.ended().await.success(), "{} failed", taker.name());
     }
     // A handful would pass the checks and prove nothing.
-    assert!(grants > 40, "only {grants} grants in 3 s");
+    assert!(grants > scene.harness.times(40) as u64, "only {grants} grants in 3 s");
     let rules = Rules { sections: true, ..Rules::default() };
     let judgement = settle(&scene.store, &plan, &history, &rules).await;
     assert!(judgement.found.is_empty(), "{}", judgement.found.join("\n"));

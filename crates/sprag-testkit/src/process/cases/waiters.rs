@@ -53,7 +53,7 @@ pub async fn twenty_dead_waiters_hold_nobody_up(scene: &Scene<impl Harness>) {
     let lock = name("report");
     let mut holder = scene.taker("holder").await;
     let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;
-    let mut waiters = queue(scene, 21).await;
+    let mut waiters = queue(scene, scene.harness.times(20) + 1).await;
     let (mut live, waiting) = waiters.pop().expect("the last one was queued");
     for (waiter, _) in &mut waiters {
         waiter.kill().await;
