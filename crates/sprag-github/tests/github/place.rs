@@ -85,7 +85,7 @@ impl Place {
 }
 
 /// Waits until something is so, with a limit.
-pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool + Send) {
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool + Send + Sync) {
     let limit = tokio::time::Duration::from_secs(20);
     let wait = async {
         while !is_so() {
