@@ -35,6 +35,7 @@ Verbs:
              --seed N      the run to repeat; more flags: --help
   torture  real processes that are killed and stopped while they take locks
              --seconds N   for how long; more flags: --help
+             work          instead, a fleet of workers that are killed on work items
              --full        instead, the tests with processes, thousands of times each
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)
