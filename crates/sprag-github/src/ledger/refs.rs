@@ -141,9 +141,9 @@ impl GitHubLedger {
         let below = prefix.strip_prefix("refs/").unwrap_or(prefix);
         let path = format!("{}/git/matching-refs/{}", self.api.repository, escape(below));
         let mut found = Vec::new();
-        let mut query = "per_page=100".to_owned();
+        let mut page = path.clone();
         for _ in 0..MAX_PAGES {
-            let answer = self.api.get(&Call::get(format!("{path}?{query}")))?;
+            let answer = self.api.get(&Call::get(page))?;
             for Ref { name, object } in answer.read::<Vec<Ref>>(prefix)? {
                 if let Some(name) =
                     RefName::new(name).filter(|name| name.as_str().starts_with(prefix))
@@ -152,7 +152,7 @@ impl GitHubLedger {
                 }
             }
             match answer.facts.next {
-                Some(next) => query = next,
+                Some(next) => page = format!("{path}?{next}"),
                 None => {
                     found.sort();
                     return Ok(found);

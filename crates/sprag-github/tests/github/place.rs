@@ -31,7 +31,7 @@ impl Place {
     }
 
     fn with(setup: Setup) -> Self {
-        let github = setup.start();
+        let github = setup.checked().start();
         github.add_token(TOKEN, "octocat");
         github.add_repo(REPO);
         github.add_collaborator(REPO, "octocat", sprag_github_sim::Permission::Write);
