@@ -116,29 +116,19 @@ impl Link {
         &self.host
     }
 
-    /// Asks the server, at once: the future is only for the answer.
-    pub(crate) fn ask<T: FromValue>(&self, call: Call) -> impl Future<Output = Result<T>> + Send {
-        let asked = self.ask_all(vec![call]);
-        async {
-            let mut answers = asked.await?;
-            let answer = answers.pop().ok_or_else(|| strange_answer("nothing"))?;
-            if let Value::No(refused) = &answer {
-                return Err(Trouble::refused(&self.address, refused).into());
-            }
-            T::from_value(answer).ok_or_else(|| strange_answer("it has another form"))
+    /// Asks the server.
+    pub(crate) async fn ask<T: FromValue>(&self, call: Call) -> Result<T> {
+        let mut answers = self.ask_all(vec![call]).await?;
+        let answer = answers.pop().ok_or_else(|| strange_answer("nothing"))?;
+        if let Value::No(refused) = &answer {
+            return Err(Trouble::refused(&self.address, refused).into());
         }
+        T::from_value(answer).ok_or_else(|| strange_answer("it has another form"))
     }
 
     /// Asks the server several things at once, in this order. Each may be refused by itself.
-    pub(crate) fn ask_all(
-        &self,
-        calls: Vec<Call>,
-    ) -> impl Future<Output = Result<Vec<Value>>> + Send {
-        let sent = self.send(&calls, self.digests.get().map(Vec::as_slice));
-        async { self.answers(calls, sent?.await?).await }
-    }
-
-    async fn answers(&self, calls: Vec<Call>, answers: Vec<Value>) -> Result<Vec<Value>> {
+    pub(crate) async fn ask_all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
+        let answers = self.send(&calls, self.digests.get().map(Vec::as_slice)).await?;
         if self.follows && answers.iter().any(|answer| is_no(answer, "READONLY")) {
             // The sentinels have chosen another master.
             self.shared.lock().suspect = true;
@@ -148,12 +138,12 @@ impl Link {
         if answers.iter().any(|answer| is_no(answer, "NOSCRIPT")) {
             // The server has forgotten the scripts. What it refused is asked again in full; what it
             // did is done, and asked again it is recognised.
-            return Ok(self.send(&calls, None)?.await?);
+            return self.send(&calls, None).await;
         }
         Ok(answers)
     }
 
-    fn send(&self, calls: &[Call], digests: Option<&[String]>) -> Result<Reply> {
+    async fn send(&self, calls: &[Call], digests: Option<&[String]>) -> Result<Vec<Value>> {
         if self.process != std::process::id() {
             return Err(Error::lost(Loss::Forked));
         }
@@ -161,7 +151,7 @@ impl Link {
         calls.iter().for_each(|call| call.write(digests, &mut bytes));
         let slot = Arc::new(Slot::new(BootClock.now(), calls.len()));
         self.shared.send(&slot, &bytes)?;
-        Ok(Reply::new(Arc::clone(&self.shared), slot))
+        Ok(Reply::new(Arc::clone(&self.shared), slot).await?)
     }
 
     /// Until when, by the server's clock, a request that is sent now may be done.

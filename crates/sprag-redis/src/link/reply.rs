@@ -117,9 +117,7 @@ impl Future for Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // The request goes on without its caller. Whoever asks next takes the answer off the line.
-        if let Looks::Does(_) = self.looks {
-            self.shared.left();
-        }
+        // The request goes on without its caller; somebody has to take the answer off the line.
+        self.stops_looking(false);
     }
 }

@@ -122,15 +122,6 @@ impl Shared {
         }
     }
 
-    /// The caller that looked does not want its answer any more. If others wait, the thread does
-    /// it for them.
-    pub(super) fn left(&self) {
-        self.looking.store(false, Ordering::Release);
-        if self.lock().pending.len() > 1 {
-            self.rouse();
-        }
-    }
-
     /// The caller that looked gives up: let the thread wait for the answer.
     pub(super) fn looked_in_vain(&self) {
         self.looking.store(false, Ordering::Release);

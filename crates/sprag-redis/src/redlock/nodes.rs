@@ -109,9 +109,8 @@ impl Nodes {
         let (sent, mut awaited) = (BootClock.now(), asks.len());
         let asking = asks.into_iter().map(|(node, call)| {
             let link = self.link(node);
-            let asked = link.ask::<Answer>(call);
             (node, async move {
-                let answer = asked.await?;
+                let answer = link.ask::<Answer>(call).await?;
                 link.learn(answer.now_us / 1000, sent);
                 Ok(answer)
             })
@@ -124,9 +123,11 @@ impl Nodes {
     }
 
     /// Sends requests whose answers nobody waits for.
-    pub(super) fn tell(&self, asks: Vec<Ask>) {
-        let links = asks.into_iter().map(|(node, call)| self.link(node).ask_all(vec![call]));
-        drop(links.collect::<Vec<_>>());
+    pub(super) async fn tell(&self, asks: Vec<Ask>) {
+        let links =
+            asks.into_iter().map(|(node, call)| (node, self.link(node).ask_all(vec![call])));
+        // Sent once it is looked at for the first time.
+        drop(self.gather(links, Duration::ZERO, |_, _| true).await);
     }
 
     /// Waits for all at once; `enough` is told of each answer, or that one failed.
@@ -145,6 +146,7 @@ impl Nodes {
         let mut failures = Failures::default();
         let late = std::future::poll_fn(|cx| {
             let mut done = false;
+            // All of them, before the first answer counts: all are to be sent.
             for (node, asked) in &mut asking {
                 let Some(Poll::Ready(answer)) = asked.as_mut().map(|asked| asked.as_mut().poll(cx))
                 else {
@@ -152,12 +154,9 @@ impl Nodes {
                 };
                 *asked = None;
                 let answer = answer.map_err(|error| failures.0.push((*node, error))).ok();
-                if enough(*node, answer) {
-                    done = true;
-                    break;
-                }
+                done |= enough(*node, answer);
             }
-            if done {
+            if done || patience.is_zero() {
                 return Poll::Ready(false);
             }
             sleep.as_mut().poll(cx).map(|()| true)

@@ -201,7 +201,7 @@ impl RedlockStore {
         let tell = |(node, _): &Ask| !stored.contains(node) && !ballot.has_nothing(*node);
         let asks: Vec<Ask> = self.nodes.all(&call).into_iter().filter(tell).collect();
         if stored.len() >= self.nodes.majority() {
-            self.nodes.tell(asks);
+            self.nodes.tell(asks).await;
             return Ok(Ok(fence));
         }
         let patience = self.config.patience(request.ttl);
@@ -218,11 +218,11 @@ impl RedlockStore {
     }
 
     /// Frees what an attempt got, wherever it may have got it. Nobody waits for it.
-    fn give_up(&self, request: &Request, attempt: u64, ballot: &Ballot) -> Result<()> {
+    async fn give_up(&self, request: &Request, attempt: u64, ballot: &Ballot) -> Result<()> {
         let (keys, lease) = (self.nodes.keys(&request.name)?, request.lease.to_string());
         let call = Nodes::call(Script::RedlockTend, &keys, &["free", &lease, &attempt.to_string()]);
         let asks = self.nodes.all(&call).into_iter().filter(|(node, _)| !ballot.has_nothing(*node));
-        self.nodes.tell(asks.collect());
+        self.nodes.tell(asks.collect()).await;
         Ok(())
     }
 
@@ -355,7 +355,7 @@ impl Store for RedlockStore {
                 Err(failed) => failures = failed,
             }
         }
-        self.give_up(request, attempt, &ballot)?;
+        self.give_up(request, attempt, &ballot).await?;
         if let Some(loss) = ballot.gone() {
             return Ok(Attempt::Gone(loss));
         }
