@@ -97,7 +97,8 @@ fn look(api: &Arc<Api>) -> Result<Vec<Finding>> {
 /// use std::time::Duration;
 ///
 /// let health = |locks| forecast(locks, Duration::from_secs(300))[0].health;
-/// assert_eq!(health(40), Health::Good);
+/// assert_eq!(health(20), Health::Good);
+/// assert_eq!(health(40), Health::Warn);
 /// assert_eq!(health(400), Health::Fail);
 /// ```
 pub fn forecast(locks: u64, ttl: Duration) -> Vec<Finding> {
