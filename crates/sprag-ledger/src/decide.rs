@@ -256,8 +256,9 @@ impl Clerk {
         }
         draft.changed |= changed;
         plan.sign |= wants_sign;
-        if changed {
-            // Otherwise it went along with an earlier attempt, whose answer was lost.
+        if written {
+            // Otherwise it went along with an earlier attempt, whose answer was lost, or the lease
+            // is not here and nothing may go along.
             plan.along.extend(job.along.iter().cloned());
         }
         draft.done.push((job, outcome));

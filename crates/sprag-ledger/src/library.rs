@@ -202,6 +202,10 @@ impl Library {
             Some(session) if session == self.own => {
                 return self.tended().is_over(lease, self.clock.now());
             }
+            // Only while it is known where its reference is: a takeover has to move it from there.
+            // What was seen before a sign of life got in our way, or by an earlier command, is not
+            // enough by itself.
+            Some(session) if self.witness().session(session).is_none() => return false,
             Some(session) => Sign::Session(session),
             None => Sign::Lease(lease),
         };

@@ -157,6 +157,25 @@ fn a_sign_of_life_at_the_last_moment_saves_the_holder() {
     assert!(is_held(&try_acquire(&other, &thief("deploy"))));
 }
 
+/// A reader who leaves finds the other one silent, but is told otherwise by the swap. It must not
+/// go by what it saw before.
+#[test]
+fn who_leaves_does_not_push_aside_a_reader_that_has_given_a_sign_since() {
+    let world = World::new();
+    let (reader, leaving) = (world.process(Abandoned::Freed), world.process(Abandoned::Freed));
+    let shared = |name| Request { mode: Mode::Shared, ..request(name) };
+    let (stays, leaves) = (shared("report"), shared("report"));
+    acquire(&reader, &stays);
+    acquire(&leaving, &leaves);
+    // The one that leaves has seen the other now, and does not look again.
+    world.keep_alive(&reader, &stays, 2);
+    assert!(matches!(renew(&leaving, &leaves), Renewed::Held(_)));
+    world.clock.advance(TTL / 2);
+    assert!(matches!(renew(&reader, &stays), Renewed::Held(_)));
+    assert_eq!(release(&leaving, &leaves), Released::Freed);
+    assert!(matches!(renew(&reader, &stays), Renewed::Held(_)), "pushed aside while it was alive");
+}
+
 /// What stays for all to see is free for those who wait where that is chosen.
 #[test]
 fn the_abandoned_stay_or_are_free() {
