@@ -256,12 +256,21 @@ impl Clerk {
         }
         draft.changed |= changed;
         plan.sign |= wants_sign;
-        if written {
-            // Otherwise it went along with an earlier attempt, whose answer was lost, or the lease
-            // is not here and nothing may go along.
+        if written && earned(&outcome) {
+            // Otherwise it went along with an earlier attempt, whose answer was lost; or the lease
+            // is not here, and the record only changed because somebody else in it is over.
             plan.along.extend(job.along.iter().cloned());
         }
         draft.done.push((job, outcome));
+    }
+}
+
+/// Whether what was wished for is done, so that what was to go along with it may.
+fn earned(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Granted(_) | Outcome::Done => true,
+        Outcome::Evicted(broken) => !broken.is_empty(),
+        Outcome::Queued { .. } | Outcome::Held | Outcome::Gone(_) | Outcome::Refused(_) => false,
     }
 }
 

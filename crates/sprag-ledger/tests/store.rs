@@ -411,6 +411,26 @@ fn who_was_taken_over_concludes_nothing() {
     assert!(!world.references().contains(&branch("main")));
 }
 
+/// What goes along goes with what was wished for, not with whatever else the record needed.
+#[test]
+fn nothing_goes_along_with_what_was_not_done() {
+    let world = World::new();
+    let (holder, operator) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let fixed = Request { fixed: true, ..request("item") };
+    let fence = acquire(&holder, &fixed);
+    assert!(block_on(operator.inspect(&fixed.name)).unwrap().is_locked());
+    // By now the holder is over, so the record changes; but it is not the one that is meant.
+    world.clock.advance(TTL * 2);
+    let (name, fence) = (fixed.name.clone(), Fence::new(fence.get() + 7).unwrap());
+    let (by, reason) = (String::from("operator"), String::from("a slip"));
+    let along = vec![Change { name: branch("main"), old: None, new: New::At(commit('a')) }];
+    let eviction = Eviction { name, fence, by, reason };
+    let concluded = block_on(operator.evict_with(&eviction, along)).unwrap();
+    assert!(matches!(concluded, Concluded::Lost(_)), "{concluded:?}");
+    assert!(!world.references().contains(&branch("main")));
+    assert!(!block_on(operator.inspect(&fixed.name)).unwrap().is_locked());
+}
+
 /// What is not a record fails closed, and an absent one is free.
 #[test]
 fn a_damaged_record_is_not_overwritten() {
