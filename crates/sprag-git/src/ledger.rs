@@ -91,16 +91,6 @@ impl Ledger for GitLedger {
         self.push(changes, changes.len() > 1)?.into_iter().collect()
     }
 
-    fn swap_each(&self, changes: &[Change]) -> Vec<Result<Swapped>> {
-        if changes.is_empty() {
-            return Vec::new();
-        }
-        match self.push(changes, false) {
-            Ok(swapped) => swapped,
-            Err(error) => changes.iter().map(|_| Err(error.clone().into())).collect(),
-        }
-    }
-
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
         let mut next = self.tips(std::slice::from_ref(name))?.pop().flatten();
         let Some(tip) = next.clone().filter(|_| limit > 0) else { return Ok(Vec::new()) };

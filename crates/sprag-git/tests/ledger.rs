@@ -116,16 +116,6 @@ fn all_or_none_are_swapped() {
 }
 
 #[test]
-fn each_is_swapped_by_itself() {
-    everywhere(|_, ledger| {
-        done(&ledger.swap(&[write("a", None, "one")]).unwrap()[0]);
-        let swapped = ledger.swap_each(&[write("a", None, "x"), write("b", None, "x")]);
-        assert_eq!(*swapped[0].as_ref().unwrap(), Swapped::Refused);
-        done(swapped[1].as_ref().unwrap());
-    });
-}
-
-#[test]
 fn a_branch_goes_along_unless_it_is_there() {
     everywhere(|_, ledger| {
         let at = done(&ledger.swap(&[write("base", None, "base")]).unwrap()[0]);

@@ -54,14 +54,6 @@ pub trait Ledger: Send + Sync + fmt::Debug {
     /// If nothing is known about the outcome, or the place refuses for good.
     fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>>;
 
-    /// As [`swap`](Self::swap), but each change by itself: a few may be done and others not. In as
-    /// few requests as the place allows.
-    ///
-    /// # Errors
-    ///
-    /// If nothing is known about the outcome of any of them, or the place refuses for good.
-    fn swap_each(&self, changes: &[Change]) -> Vec<Result<Swapped>>;
-
     /// The last `limit` entries of a reference, the newest first.
     ///
     /// # Errors

@@ -133,14 +133,6 @@ impl Ledger for MemoryLedger {
         }
     }
 
-    fn swap_each(&self, changes: &[Change]) -> Vec<Result<Swapped>> {
-        let one = |change: &Change| {
-            let mut swapped = self.swap(std::slice::from_ref(change))?;
-            Ok(swapped.pop().unwrap_or(Swapped::Refused))
-        };
-        changes.iter().map(one).collect()
-    }
-
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
         let mut state = self.state();
         state.reads += 1;

@@ -81,14 +81,6 @@ impl Ledger for GitHubLedger {
         }
     }
 
-    fn swap_each(&self, changes: &[Change]) -> Vec<Result<Swapped>> {
-        let alone = |change: &Change| {
-            let mut answers = self.swap(std::slice::from_ref(change))?;
-            answers.pop().ok_or_else(|| error(ErrorKind::Corrupt, "a swap without an answer"))
-        };
-        changes.iter().map(alone).collect()
-    }
-
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
         match self.tip(name)? {
             None => Ok(Vec::new()),
