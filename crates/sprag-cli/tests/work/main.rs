@@ -7,3 +7,4 @@ mod commands;
 mod crashes;
 mod death;
 mod support;
+mod trouble;

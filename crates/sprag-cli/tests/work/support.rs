@@ -1,5 +1,8 @@
 //! [`Shop`]: a remote, clones of it, and `sprag work` in them.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -109,6 +112,42 @@ impl Shop {
         all.lines().filter(known).map(str::to_owned).collect()
     }
 
+    /// Waits until the remote has nothing but main, while these clones clear up.
+    #[track_caller]
+    pub(crate) fn wait_for_tidy_remote(&self, clones: &[impl AsRef<str>], what: &str) {
+        let left = || {
+            let clear_up = |clone: &str| drop(self.work(clone, &["recover"]).exits(0));
+            clones.iter().for_each(|clone| clear_up(clone.as_ref()));
+            let mut refs = self.refs();
+            refs.retain(|name| name != "refs/heads/main");
+            refs
+        };
+        wait_for_none(left, what);
+    }
+
+    /// What the agents complained about.
+    pub(crate) fn complaints(&self) -> String {
+        let logs = std::fs::read_dir(self.path("tmp")).unwrap().flatten();
+        let logs = logs.filter_map(|log| std::fs::read_to_string(log.path()).ok());
+        let lines = |log: String| log.lines().map(str::to_owned).collect::<Vec<_>>();
+        let usual = ["done ", "sprag: claimed ", "sprag: skipped: "];
+        let known = |line: &String| usual.iter().any(|usual| line.starts_with(usual));
+        logs.flat_map(lines).filter(|line| !known(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A search path with a `git` in front that is this script; `$real` is the true one.
+    pub(crate) fn git_that(&self, script: &str) -> OsString {
+        let bin = self.path("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let all = std::env::var_os("PATH").unwrap_or_default();
+        let folders: Vec<_> = std::env::split_paths(&all).collect();
+        let real = folders.iter().map(|folder| folder.join("git")).find(|git| git.exists());
+        let script = format!("#!/bin/sh\nreal={}\n{script}", real.unwrap().display());
+        std::fs::write(bin.join("git"), script).unwrap();
+        std::fs::set_permissions(bin.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
+        std::env::join_paths([bin].into_iter().chain(folders)).unwrap()
+    }
+
     /// Puts an item into the middle of the flow.
     pub(crate) fn place(&self, path: &str) {
         let seed = self.path("seed");
@@ -155,6 +194,18 @@ impl Answer {
     }
 }
 
+/// The versions of git that are installed, each as a search path that finds it first.
+pub(crate) fn gits() -> Vec<OsString> {
+    let all = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = BTreeMap::new();
+    for folder in std::env::split_paths(&all) {
+        let Ok(said) = Command::new(folder.join("git")).arg("version").output() else { continue };
+        let path = std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&all)));
+        found.entry(said.stdout).or_insert_with(|| path.unwrap());
+    }
+    found.into_values().collect()
+}
+
 /// Waits until a file is there.
 #[track_caller]
 pub(crate) fn wait_for(path: &Path) {
@@ -163,9 +214,19 @@ pub(crate) fn wait_for(path: &Path) {
 
 #[track_caller]
 pub(crate) fn wait_until(mut reached: impl FnMut() -> bool, what: &str) {
+    wait_for_none(|| if reached() { Vec::new() } else { vec![what.to_owned()] }, "it comes");
+}
+
+/// Waits until nothing is left of what is in the way of something.
+#[track_caller]
+pub(crate) fn wait_for_none(mut left: impl FnMut() -> Vec<String>, what: &str) {
     let limit = BootClock.now().plus(Duration::from_secs(60));
-    while !reached() {
-        assert!(BootClock.now() < limit, "{what} does not come");
+    loop {
+        let left = left();
+        if left.is_empty() {
+            return;
+        }
+        assert!(BootClock.now() < limit, "{left:?} is in the way of this: {what}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }

@@ -80,8 +80,9 @@ impl GitSource {
             return Ok(Err("claimed: by another process of this clone".to_owned()));
         };
         if let Some(before) = slip.read() {
-            if before.detached && self.is_still_claimed(&before)? {
-                return Ok(Err(format!("claimed here before: sprag work release {}", item.name)));
+            if self.is_still_claimed(&before)? {
+                let verb = if before.detached { "release" } else { "recover" };
+                return Ok(Err(format!("claimed here before: sprag work {verb} {}", item.name)));
             }
             // Its worker is dead, and somebody else has freed the item.
             self.clear_away(&before)?;
@@ -134,7 +135,8 @@ impl GitSource {
         let request = self.client.lock(lock.as_str()).ttl(self.run_ttl).reason(note.reason());
         let holder = Holder { reason: Some(note.reason()), ..self.holder.clone() };
         let acquired = wait(request.holder(holder).try_acquire());
-        if !matches!(acquired, Ok(Some(_))) {
+        // Where it is not known whether it was taken, the client gives it back, branch and all.
+        if matches!(acquired, Ok(None)) {
             drop(self.store.part(&lock));
         }
         Ok(acquired?)

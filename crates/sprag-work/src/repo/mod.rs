@@ -81,7 +81,7 @@ impl Repo {
                 .next("go into a clone of it", "git clone URL"));
         }
         let common = PathBuf::from(said.text());
-        let top = first_worktree(&git, &common);
+        let top = first_worktree(&common);
         let remote = remote(&git, rules)?;
         let main = match &rules.main {
             Some(main) => main.clone(),
@@ -183,7 +183,7 @@ impl Repo {
         let alone = ["--no-tags", "--no-write-fetch-head", "--refmap=", "--", &self.remote];
         let name = format!("refs/heads/{branch}");
         let args = quiet.into_iter().chain(alone).chain([name.as_str()]);
-        match self.git.ok(args) {
+        match self.calm(|| self.git.ok(args.clone())) {
             Ok(_) if self.has(commit)? => {
                 if branch == self.main {
                     // What is referenced is not fetched again. If another one is just about to do
@@ -197,6 +197,24 @@ impl Repo {
             Err(error) if error.message().contains("couldn't find remote ref") => Ok(false),
             Err(error) => Err(self.remote_trouble(&error)),
         }
+    }
+
+    /// Runs a git that looks at all worktrees, and runs it again if it met one in the making: some
+    /// versions take that for damage.
+    pub(super) fn calm<T>(&self, run: impl Fn() -> Result<T, GitError>) -> Result<T, GitError> {
+        const ATTEMPTS: usize = 5;
+        let half_made = |error: &GitError| error.message().contains("worktrees/");
+        let mut ran = run();
+        for _ in 1..ATTEMPTS {
+            if !ran.as_ref().is_err_and(half_made) {
+                break;
+            }
+            // Those of ours are made by one after the other; others need a moment.
+            let _nobody_makes_one = self.desk().turn("worktrees", worktree::TURN);
+            std::thread::park_timeout(Duration::from_millis(10));
+            ran = run();
+        }
+        ran
     }
 
     pub(crate) fn has(&self, commit: &Oid) -> Result<bool> {
@@ -301,12 +319,11 @@ pub(crate) fn repository(error: &GitError) -> Error {
     }
 }
 
-/// The worktree that git lists first, or the bare repository.
-fn first_worktree(git: &Git, common: &Path) -> PathBuf {
-    let listed = git.run(["worktree", "list", "--porcelain"]).ok();
-    let text = listed.map(|listed| listed.text()).unwrap_or_default();
-    let first = text.lines().next().and_then(|line| line.strip_prefix("worktree "));
-    first.map(PathBuf::from).filter(|path| path.is_dir()).unwrap_or_else(|| common.to_owned())
+/// The worktree that git lists first, or the bare repository: as git finds it, which is by name.
+/// Asked for its worktrees, git fails while another one is being made.
+fn first_worktree(common: &Path) -> PathBuf {
+    let around = common.parent().filter(|_| common.ends_with(".git"));
+    around.unwrap_or(common).to_owned()
 }
 
 /// The folder for worktrees: beside the repository, where no tool takes it for part of it.

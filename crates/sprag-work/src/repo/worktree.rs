@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// How often git is asked again that met another git of this clone.
 const ATTEMPTS: usize = 3;
 /// How long one waits for another one of this clone.
-const TURN: Duration = Duration::from_secs(30);
+pub(super) const TURN: Duration = Duration::from_secs(30);
 
 /// A checkout of its own for one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Repo {
 
     /// The worktrees of this clone that have a branch checked out.
     pub(crate) fn worktrees(&self) -> Result<Vec<Worktree>> {
-        let said = self.git.ok(["worktree", "list", "--porcelain"]);
+        let said = self.calm(|| self.git.ok(["worktree", "list", "--porcelain"]));
         let text = said.map_err(|error| repository(&error))?.text();
         let worktree = |block: &str| {
             let line = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));
@@ -148,7 +148,7 @@ impl Repo {
     /// The local branches that are checked out nowhere and follow no other, and where they are.
     pub(crate) fn idle_branches(&self) -> Result<Vec<(String, Oid)>> {
         let format = "--format=%(objectname) %(refname:lstrip=2) %(worktreepath)%(upstream)";
-        let said = self.git.ok(["for-each-ref", format, "refs/heads/"]);
+        let said = self.calm(|| self.git.ok(["for-each-ref", format, "refs/heads/"]));
         let text = said.map_err(|error| repository(&error))?.text();
         let idle = |line: &str| {
             let (oid, rest) = line.split_once(' ')?;

@@ -1,0 +1,27 @@
+//! What may happen to a worker at any time and must not make a difference.
+
+use crate::support::Shop;
+
+#[test]
+fn a_worktree_in_the_making_is_not_taken_for_damage() {
+    let shop = Shop::new();
+    shop.place("bugs/readyfordevelopment/x-00000001");
+    // What git 2.39 says while another one of the same clone makes a worktree.
+    let (once, says) = (shop.path("once"), "fatal: bad object worktrees/y-00000002/HEAD");
+    let path = shop.git_that(&format!(
+        "case \" $* \" in *' fetch '*) n=fetch;; *' worktree list '*) n=list;; \
+         *' for-each-ref '*) n=branches;; *) n=;; esac\n\
+         if [ $n ] && mkdir {once}-$n 2>/dev/null; then echo '{says}' >&2; exit 128; fi\n\
+         exec $real \"$@\"\n",
+        once = once.display()
+    ));
+    let args = ["next", "--worktree", "--", "sh", "-c", "echo done > result.txt"];
+    let answer = shop.command("a", &args).env("PATH", &path).output().unwrap();
+    assert!(answer.status.success(), "{answer:?}");
+    assert_eq!(shop.refs(), ["refs/heads/main"]);
+    let recover = shop.command("a", &["recover"]).env("PATH", &path).output().unwrap();
+    assert!(recover.status.success(), "{recover:?}");
+    for met in ["fetch", "list", "branches"] {
+        assert!(shop.path(&format!("once-{met}")).exists(), "{met} was not in the way");
+    }
+}
