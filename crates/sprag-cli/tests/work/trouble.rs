@@ -25,3 +25,18 @@ fn a_worktree_in_the_making_is_not_taken_for_damage() {
         assert!(shop.path(&format!("once-{met}")).exists(), "{met} was not in the way");
     }
 }
+
+#[test]
+fn a_commit_that_came_without_its_files_is_fetched_again() {
+    let shop = Shop::new();
+    shop.work("a", &["ls"]).exits(0);
+    shop.place("bugs/next/x-00000001");
+    // What is there while another process of this clone fetches, or after it was killed.
+    let main = shop.git("remote.git", &["rev-parse", "main"]);
+    let file = shop.path("commit");
+    std::fs::write(&file, shop.git("remote.git", &["cat-file", "commit", "main"]) + "\n").unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(shop.git("a", &["hash-object", "-w", "-t", "commit", file]), main);
+    let ls = shop.work("a", &["ls"]).exits(0).out;
+    assert!(ls.contains("x-00000001"), "{ls}");
+}

@@ -26,6 +26,9 @@ use crate::flow::Rules;
 /// The first git that merges without a checkout.
 const MERGES: Version = Version { major: 2, minor: 38, patch: 0 };
 
+/// How long one waits for another one of this clone that fetches.
+const FETCH: Duration = Duration::from_secs(10);
+
 /// A reference of this repository to the main branch as it was fetched last.
 const SEEN: &str = "refs/sprag/seen";
 
@@ -176,7 +179,12 @@ impl Repo {
 
     /// Brings a commit here that a branch of the remote has; whether it is here then.
     pub(crate) fn fetch(&self, commit: &Oid, branch: &str) -> Result<bool> {
-        if self.has(commit)? {
+        if self.seen().as_ref() == Some(commit) {
+            return Ok(true);
+        }
+        // One brings it here for all of this clone.
+        let _one_at_a_time = self.desk().turn("fetch", FETCH)?;
+        if self.has_all(commit)? {
             return Ok(true);
         }
         let quiet = ["-c", "gc.auto=0", "-c", "maintenance.auto=false", "fetch", "--quiet"];
@@ -215,6 +223,15 @@ impl Repo {
             ran = run();
         }
         ran
+    }
+
+    /// Whether a commit is here with everything that it needs. While another process fetches it, or
+    /// after one died while it did, the commit may be here without its files.
+    fn has_all(&self, commit: &Oid) -> Result<bool> {
+        let git = self.git.clone().env("GIT_NO_LAZY_FETCH", "1");
+        let walk = ["rev-list", "--quiet", "--objects", "--exclude-promisor-objects"];
+        let said = git.run(walk.into_iter().chain([commit.as_str(), "--not", SEEN]));
+        said.map(|said| said.is_ok()).map_err(|error| repository(&error))
     }
 
     pub(crate) fn has(&self, commit: &Oid) -> Result<bool> {
