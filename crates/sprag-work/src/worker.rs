@@ -7,7 +7,7 @@ use sprag_core::LockGuard;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ItemName;
-use crate::source::{Claim, Claimed, How, Skipped, Source, Wanted};
+use crate::source::{Claim, Claimed, How, Ready, Skipped, Source, Wanted};
 use crate::task::{Finished, Outcome, Task};
 
 /// Does the work on an item.
@@ -135,25 +135,35 @@ pub type Chosen = (Option<Box<dyn Claim>>, Vec<Skipped>);
 
 /// Claims the next item that can be claimed, and says what was passed over.
 ///
+/// Whoever was too late looks again: where somebody was faster once, others were elsewhere.
+///
 /// # Errors
 ///
 /// If the source cannot be read.
 pub fn next<S: Source + ?Sized>(source: &S, wanted: &Wanted, how: &How) -> Result<Chosen> {
-    let ready = source.ready(wanted)?;
-    let mut skipped = ready.skipped;
-    for item in &ready.items {
-        match source.claim(item, how) {
-            Ok(Claimed::Won(claim)) => return Ok((Some(claim), skipped)),
-            Ok(Claimed::Passed(why)) => {
-                skipped.push(Skipped { item: item.name.to_string(), why });
+    let mut passed: Vec<Skipped> = Vec::new();
+    loop {
+        let Ready { items, mut skipped } = source.ready(wanted)?;
+        let is_new = |name: &str| passed.iter().all(|before| before.item != name);
+        let chosen = items.iter().find(|item| is_new(item.name.as_str()));
+        let claimed = chosen.map(|item| (item, source.claim(item, how)));
+        let (item, why) = match claimed {
+            Some((item, Ok(Claimed::Passed(why)))) => (item, why),
+            Some((item, Err(error))) if error.kind() == ErrorKind::Input => {
+                (item, error.to_string())
             }
-            Err(error) if error.kind() == ErrorKind::Input => {
-                skipped.push(Skipped { item: item.name.to_string(), why: error.to_string() });
+            Some((_, Err(error))) => return Err(error),
+            Some((_, Ok(Claimed::Won(claim)))) => {
+                skipped.retain(|one| is_new(&one.item));
+                return Ok((Some(claim), [passed, skipped].concat()));
             }
-            Err(error) => return Err(error),
-        }
+            None => {
+                skipped.retain(|one| is_new(&one.item));
+                return Ok((None, [passed, skipped].concat()));
+            }
+        };
+        passed.push(Skipped { item: item.name.to_string(), why });
     }
-    Ok((None, skipped))
 }
 
 impl fmt::Display for Turn {

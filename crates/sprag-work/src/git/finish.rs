@@ -1,5 +1,6 @@
 //! How a claim ends: the work comes to main and the item moves, or the work is kept elsewhere.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sprag_core::entropy::{Entropy, OsEntropy};
@@ -7,6 +8,7 @@ use sprag_git::RefChange;
 use sprag_ledger::{Change, Concluded, New, Oid, RefName};
 
 use super::claim::GitClaim;
+use super::recover::Recover;
 use super::wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::{Place, State};
@@ -435,13 +437,29 @@ impl GitClaim {
         let along = self.branch_gone(&remote).into_iter().collect();
         let (lock, lease) = (self.task.item.name.lock(), self.note.lease);
         let concluded = wait(self.source.store.release_with(&lock, lease, along))?;
-        if matches!(concluded, Concluded::InTheWay(_)) {
+        match concluded {
+            Concluded::Done => {}
             // Somebody pushed to the branch: it stays, as a claim made by hand.
-            wait(self.source.store.release_with(&lock, lease, Vec::new()))?;
+            Concluded::InTheWay(_) => {
+                drop(wait(self.source.store.release_with(&lock, lease, Vec::new()))?);
+            }
+            // Whoever was cut off for too long has its branch left. If somebody else has the item by
+            // now, it is theirs.
+            Concluded::Lost(_) => self.drop_branch(),
         }
         self.clean_up();
         let (item, from) = (self.task.item.name.clone(), self.place().clone());
         Ok(Finished { item, to: from.clone(), from, commits: 0, left_on, merged: None })
+    }
+
+    /// Takes the branch of a lost claim away, if the item is free. Otherwise that is for `recover`.
+    fn drop_branch(&self) {
+        let name = &self.task.item.name;
+        drop(self.source.store.part(&name.lock()));
+        let only = Recover { items: vec![name.to_string()], ..Recover::default() };
+        if let Err(error) = self.source.recover_expired(&only, &BTreeSet::new()) {
+            tracing::warn!(%error, item = %name, "the branch of the lost claim is left for `recover`");
+        }
     }
 
     /// Pushes what is not on main to a branch that is no claim; its name.
@@ -488,8 +506,11 @@ impl GitClaim {
     }
 }
 
-/// Lets others go first, for a moment.
+/// Lets others go first: the more often somebody was faster, the longer. With dozens who want to land,
+/// those who do not try now make it possible for one who does.
 fn pause(attempt: u32) {
-    let longest = Duration::from_millis(40) * attempt.min(15) + Duration::from_millis(20);
-    std::thread::park_timeout(longest.mul_f64(OsEntropy.next_fraction()));
+    const LONGEST: f64 = 8.0;
+    let seconds = (0.05 * 1.5_f64.powi(attempt.min(30).cast_signed())).min(LONGEST);
+    let share = 0.5 + 0.5 * OsEntropy.next_fraction();
+    std::thread::park_timeout(Duration::from_secs_f64(seconds * share));
 }

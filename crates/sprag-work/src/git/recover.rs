@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sprag_core::store::Eviction;
-use sprag_core::{AuditKind, AuditQuery, HolderView};
+use sprag_core::{AuditEntry, AuditKind, AuditQuery, HolderView};
 use sprag_git::RefChange;
 use sprag_ledger::{Change, Concluded, New, Oid, RefName};
 
@@ -16,6 +16,8 @@ use crate::repo::{ClaimNote, Remote, Worktree, branch_ref};
 const ATTEMPTS: usize = 5;
 /// Where work is kept that nobody brought to main.
 const RESCUE: &str = "refs/sprag/rescue/";
+/// How many entries of a lock's trail are looked at.
+const TRAIL: usize = 100;
 const UPLOADS: &str = "refs/sprag/uploads/";
 
 /// What is to be freed.
@@ -152,8 +154,8 @@ impl GitSource {
         Ok(done)
     }
 
-    /// Branches of claims that stood by themselves until their time was over.
-    fn recover_expired(
+    /// Branches of claims whose time was over.
+    pub(super) fn recover_expired(
         &self,
         options: &Recover,
         known: &BTreeSet<ItemName>,
@@ -179,15 +181,30 @@ impl GitSource {
         Ok(done)
     }
 
-    /// Who made a branch, if that was a claim that was never released.
+    /// Who made a branch, if that was a claim that was never released: its time was over, or its
+    /// worker was cut off. Whoever releases or frees an item takes the branch away in the same step.
     fn last_claim(&self, item: &ItemName, branch: &str) -> Result<Option<String>> {
-        let query = AuditQuery { name: Some(item.lock()), limit: 1, ..AuditQuery::default() };
-        let last = wait(self.client.audit(&query))?.pop();
-        let ours = last.filter(|entry| {
-            let reason = entry.holder.reason.as_deref().unwrap_or_default();
-            entry.kind == AuditKind::Acquired && reason.starts_with(&format!("{branch} (claim "))
+        let query = AuditQuery { name: Some(item.lock()), limit: TRAIL, ..AuditQuery::default() };
+        let mut trail = wait(self.client.audit(&query))?;
+        trail.sort_by_key(|entry| std::cmp::Reverse(entry.fence));
+        let only_tells = [AuditKind::Lost, AuditKind::RenewedLate, AuditKind::Refused];
+        let newest = trail.first().map(|entry| entry.fence);
+        let mut last = trail.into_iter().filter(|entry| Some(entry.fence) == newest);
+        let ended = |entry: &AuditEntry| {
+            entry.kind != AuditKind::Acquired && !only_tells.contains(&entry.kind)
+        };
+        let reason = format!("{branch} (claim ");
+        let ours = |entry: &AuditEntry| {
+            entry.holder.reason.as_deref().is_some_and(|own| own.starts_with(&reason))
+        };
+        let mut worker = None;
+        let over = last.any(|entry| {
+            if entry.kind == AuditKind::Acquired && ours(&entry) {
+                worker = Some(entry.holder.worker_id.clone());
+            }
+            ended(&entry)
         });
-        Ok(ours.map(|entry| entry.holder.worker_id))
+        Ok(worker.filter(|_| !over))
     }
 
     fn delete_expired(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use sprag_core::clock::{BootClock, Clock};
 use sprag_core::{Holder, LockGuard};
 use sprag_work::{
     Finished, GitSource, How, ItemName, NewItem, Outcome, Rules, Task, Wanted, Worker,
@@ -151,4 +152,14 @@ pub(crate) fn drain(source: &GitSource, how: &How) -> Vec<Finished> {
     let mut worker =
         Worker::new(source.clone(), handler).claiming(how.clone()).wanting(Wanted::default());
     worker.drain(|_| ()).unwrap()
+}
+
+/// Waits for something that has to come.
+#[track_caller]
+pub(crate) fn wait_until(mut reached: impl FnMut() -> bool, what: &str) {
+    let limit = BootClock.now().plus(Duration::from_secs(60));
+    while !reached() {
+        assert!(BootClock.now() < limit, "not yet: {what}");
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
 }
