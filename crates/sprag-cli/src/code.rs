@@ -115,6 +115,12 @@ may not have happened; a lease that nobody renews ends by itself.
     Refused, "SP031", "refused", DENIED, "\
 The place where the locks live may not be used: permissions, a file system that
 cannot lock, or a setting. The message names it. Nothing was changed.";
+    /// No more requests for now.
+    RateLimited, "SP032", "rate_limited", UNAVAILABLE, "\
+The store allows no more requests for now: an hourly limit is used up, or it
+asked to slow down. The message says until when. Nothing was sent. Locks that
+are held are renewed before anything else is asked. `sprag doctor` says what is
+left, and what a number of locks would cost.";
     /// No room.
     StoreFull, "SP033", "store_full", UNAVAILABLE, "\
 The store has no room for another record: a full disk or a limit. Locks that are

@@ -166,6 +166,7 @@ impl From<Error> for Failure {
         };
         match failure.code() {
             Code::Unavailable => failure.hint("see what is wrong", "sprag doctor"),
+            Code::RateLimited => failure.hint("see what is left", "sprag doctor"),
             Code::UnknownStore | Code::BadUrl | Code::Unsupported => {
                 failure.hint("see the stores", "sprag stores")
             }
@@ -178,6 +179,7 @@ fn code_of(error: &Error) -> Code {
     match error.kind() {
         ErrorKind::Held | ErrorKind::Timeout => Code::Held,
         ErrorKind::Unavailable | ErrorKind::Busy => Code::Unavailable,
+        ErrorKind::RateLimited => Code::RateLimited,
         ErrorKind::StoreFull => Code::StoreFull,
         ErrorKind::QueueFull => Code::QueueFull,
         ErrorKind::Lost(_) => Code::Lost,

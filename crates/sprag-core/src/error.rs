@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The store answers that it is too busy to decide now.
     Busy,
+    /// The store allows no more requests for now; the message says until when.
+    RateLimited,
     /// The store has no room for another record.
     StoreFull,
     /// Too many waiters for this lock.
@@ -210,16 +212,14 @@ impl Error {
 
     /// Whether the same call may succeed later without anything being changed.
     pub fn is_retryable(&self) -> bool {
-        use ErrorKind::{Busy, Deadlock, Held, QueueFull, StoreFull, Timeout, Unavailable};
-        matches!(
-            self.0.kind,
-            Held | Timeout | Unavailable | Busy | StoreFull | QueueFull | Deadlock
-        )
+        use ErrorKind::{Deadlock, Held, QueueFull, StoreFull, Timeout};
+        self.is_unavailable()
+            || matches!(self.0.kind, Held | Timeout | StoreFull | QueueFull | Deadlock)
     }
 
     /// Whether the outcome is in doubt: the store may or may not have done what was asked.
     pub fn is_indeterminate(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Busy)
+        self.is_unavailable()
     }
 }
 
@@ -237,9 +237,11 @@ predicates! {
     /// Whether the caller's waiting time is used up.
     is_timeout => ErrorKind::Timeout,
     /// Whether the store could not be reached or did not answer in time.
-    is_unavailable => ErrorKind::Unavailable | ErrorKind::Busy,
+    is_unavailable => ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::RateLimited,
     /// Whether the store is there but too busy to decide now.
     is_busy => ErrorKind::Busy,
+    /// Whether the store allows no more requests for now.
+    is_rate_limited => ErrorKind::RateLimited,
     /// Whether the store has no room left.
     is_store_full => ErrorKind::StoreFull,
     /// Whether too many wait for this lock already.

@@ -201,7 +201,7 @@ impl Api {
             Some(limited) => Trouble::Limited(limited),
             None => {
                 let message = "GitHub rate limit: it asked us to slow down; try again in a moment";
-                Trouble::Unknown(error(ErrorKind::Busy, message))
+                Trouble::Unknown(error(ErrorKind::RateLimited, message))
             }
         }
     }

@@ -50,6 +50,8 @@ pub enum ErrorKind {
     Refused,
     /// The remote cannot be reached, or does not answer.
     Unavailable,
+    /// The remote allows no more requests for now.
+    RateLimited,
     /// The operating system refuses: a full disk, permissions.
     System,
 }
@@ -126,6 +128,7 @@ impl From<sprag_core::Error> for Error {
             Core::Held | Core::Timeout | Core::QueueFull => ErrorKind::Held,
             Core::Lost(_) | Core::NotOwner => ErrorKind::Lost,
             Core::Unavailable | Core::Busy => ErrorKind::Unavailable,
+            Core::RateLimited => ErrorKind::RateLimited,
             Core::BadInput => ErrorKind::Input,
             Core::Refused | Core::Unsupported | Core::Corrupt => ErrorKind::Refused,
             _ => ErrorKind::System,

@@ -241,7 +241,7 @@ impl From<Limited> for Error {
         let message = format!(
             "GitHub rate limit: {what}. Nothing was sent: try again then, or see `sprag doctor`"
         );
-        error(ErrorKind::Busy, message)
+        error(ErrorKind::RateLimited, message)
     }
 }
 
@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(limited.limit, Limit::Secondary);
         assert_eq!(limited.left, Duration::from_secs(30));
         let error = Error::from(limited);
-        assert!(error.is_retryable() && error.message().contains("rate limit"), "{error}");
+        assert!(error.is_retryable() && error.is_rate_limited(), "{error:?}");
+        assert!(error.message().contains("rate limit"), "{error}");
         clock.advance(Duration::from_secs(30));
         second.admit(Cost::Read, Urgency::Renewal).unwrap();
     }

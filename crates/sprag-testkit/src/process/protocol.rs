@@ -229,7 +229,9 @@ impl Trouble {
     /// Describes an error of a call that took `after`.
     pub fn new(error: &Error, after: Duration) -> Self {
         let kind = match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::Busy => TroubleKind::Unavailable,
+            ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::RateLimited => {
+                TroubleKind::Unavailable
+            }
             ErrorKind::Timeout => TroubleKind::Timeout,
             ErrorKind::Deadlock => TroubleKind::Deadlock,
             ErrorKind::Lost(loss) => TroubleKind::Lost(loss.clone()),
