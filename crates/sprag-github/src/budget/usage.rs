@@ -18,8 +18,11 @@ const CONTENT_PER_HOUR: usize = 480;
 const POINTS_PER_MINUTE: u64 = 880;
 /// Of those, what is left to signs of life.
 const POINTS_FOR_RENEWALS: u64 = 120;
-/// What people look at stops here, so that all changes together stay below one a second.
-const MIRROR_PER_HOUR: u64 = 2_800;
+/// What people look at stops where all changes of an hour would come to this, with the signs of life
+/// that are due in it: all of them together stay below one a second.
+const CHANGES_PER_HOUR: u64 = 3_400;
+/// Up to this many changes in the last hour there is plenty.
+const FEW_CHANGES: u64 = 1_400;
 /// How far apart changes are once GitHub has asked to slow down, and for how long they stay so.
 const SPACING: u64 = SECOND;
 const SPACED_FOR: u64 = HOUR;
@@ -52,6 +55,8 @@ pub(crate) struct Usage {
     content: VecDeque<u64>,
     /// Changes, by minute, in the last hour.
     changes: BTreeMap<u64, u64>,
+    /// Those among them that are signs of life.
+    beats: BTreeMap<u64, u64>,
     /// Points, by second, in the last minute.
     points: BTreeMap<u64, u64>,
     /// Who gives signs of life: how often, and when last.
@@ -144,7 +149,8 @@ impl Usage {
         }
         if cost.changes() {
             wait(self.turn(urgency, now), Limit::Pace);
-            if ahead && urgency == Urgency::Mirror && self.changes_last_hour() >= MIRROR_PER_HOUR {
+            if ahead && urgency == Urgency::Mirror && self.changes_of_an_hour() >= CHANGES_PER_HOUR
+            {
                 wait((now / MINUTE + 1) * MINUTE, Limit::Pace);
             }
         }
@@ -168,6 +174,7 @@ impl Usage {
             *self.changes.entry(now / MINUTE).or_default() += 1;
             if urgency == Urgency::Renewal {
                 self.renewal_waits = 0;
+                *self.beats.entry(now / MINUTE).or_default() += 1;
             }
         }
         if cost == Cost::Content {
@@ -242,7 +249,7 @@ impl Usage {
         self.forget(now);
         let known = self.rest.resets > now;
         let half = !known || self.rest.remaining * 2 >= self.rest.limit;
-        half && self.spaced_until <= now && self.changes_last_hour() < MIRROR_PER_HOUR / 2
+        half && self.spaced_until <= now && self.changes_last_hour() < FEW_CHANGES
     }
 
     /// What is left of the hour: requests and points of GraphQL, with their limits.
@@ -309,11 +316,21 @@ impl Usage {
         self.changes.values().sum()
     }
 
+    /// What the last hour would have been if everybody had given signs of life all the time who does
+    /// so now.
+    fn changes_of_an_hour(&self) -> u64 {
+        let given = self.beats.values().sum::<u64>();
+        let each = |beat: &Beat| HOUR / beat.every.max(SECOND) * RENEWAL_CALLS;
+        let due = self.keepers.values().map(each).sum::<u64>();
+        self.changes_last_hour() - given + given.max(due)
+    }
+
     fn forget(&mut self, now: u64) {
         while self.content.front().is_some_and(|sent| sent + HOUR <= now) {
             self.content.pop_front();
         }
         self.changes.retain(|minute, _| (minute + 1) * MINUTE + HOUR > now);
+        self.beats.retain(|minute, _| (minute + 1) * MINUTE + HOUR > now);
         self.points.retain(|second, _| (second + 1) * SECOND + MINUTE > now);
         self.keepers.retain(|_, beat| beat.last + KEEPER_GONE.max(3 * beat.every) > now);
         for allowance in [&mut self.rest, &mut self.graphql] {
