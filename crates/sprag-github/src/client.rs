@@ -184,6 +184,13 @@ pub struct Issue {
     pub created_at: String,
 }
 
+impl Issue {
+    /// When it was written, in seconds since 1970 by GitHub's clock.
+    pub fn created_unix(&self) -> Option<u64> {
+        crate::time::parse(&self.created_at)
+    }
+}
+
 /// A comment on an issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comment {

@@ -37,6 +37,7 @@ pub struct GitHubConfig {
     pub(crate) human_override: bool,
     pub(crate) show_node: bool,
     pub(crate) mirror: bool,
+    pub(crate) show_later: bool,
     pub(crate) queue: bool,
     pub(crate) notes: bool,
     pub(crate) limits: bool,
@@ -101,6 +102,7 @@ impl GitHubConfig {
             human_override: false,
             show_node: false,
             mirror: true,
+            show_later: false,
             queue: false,
             notes: false,
             limits: true,
@@ -188,6 +190,16 @@ impl GitHubConfig {
     #[must_use]
     pub const fn mirror(mut self, mirror: bool) -> Self {
         self.mirror = mirror;
+        self
+    }
+
+    /// Whether an issue shows its lock only from [`GitHubStore::present`] on, for those who may give
+    /// it back at once. Off by default.
+    ///
+    /// [`GitHubStore::present`]: crate::GitHubStore::present
+    #[must_use]
+    pub const fn show_later(mut self, later: bool) -> Self {
+        self.show_later = later;
         self
     }
 
@@ -294,15 +306,26 @@ impl GitHubConfig {
 
     /// Where is kept what was seen of others.
     pub(crate) fn observations(&self) -> Option<PathBuf> {
-        let folder = self.state.as_ref()?.join("github");
-        std::fs::create_dir_all(&folder).ok()?;
+        let path = self.remembered("seen")?;
+        std::fs::create_dir_all(path.parent()?).ok()?;
+        Some(path.with_extension("json"))
+    }
+
+    /// Where the processes of this machine remember something about this repository; `None` if they
+    /// share nothing.
+    pub fn remembered(&self, what: &str) -> Option<PathBuf> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = format!("{}-{}", self.api, self.shown()).chars().map(plain).collect();
-        Some(folder.join(format!("seen-{name}.json")))
+        Some(self.state.as_ref()?.join("github").join(format!("{what}-{name}")))
+    }
+
+    /// How late GitHub's answers may be.
+    pub const fn latest(&self) -> Duration {
+        self.lag
     }
 
     /// The repository as people write it.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self.host.as_str() {
             "github.com" => format!("{}/{}", self.owner, self.repo),
             host => format!("{host}/{}/{}", self.owner, self.repo),

@@ -15,7 +15,8 @@ use sprag_core::store::{
     Renewed, Request, Takeover,
 };
 use sprag_core::{
-    Capability, Fence, LeaseId, LockName, LockView, Loss, Mode, Result, SessionId, Store,
+    Capability, Fence, HolderView, LeaseId, LockName, LockView, Loss, Mode, Result, SessionId,
+    Store,
 };
 use sprag_ledger::{LedgerStore, Settings};
 
@@ -59,6 +60,8 @@ struct Inner {
     client: Arc<dyn GitHubClient>,
     mirror: Option<Mirror>,
     show_node: bool,
+    /// What is granted and not to be shown yet; `None` if everything is shown at once.
+    later: Option<Mutex<HashMap<LeaseId, (u64, LockNote)>>>,
     clock: Arc<dyn Clock>,
     pace: Pace,
     /// Under which name this process is in the budget.
@@ -158,7 +161,14 @@ impl GitHubStore {
     }
 
     fn good_until(&self) -> MutexGuard<'_, HashMap<LeaseId, Moment>> {
-        self.inner.good_until.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.good_until)
+    }
+
+    /// How long ago a holder of this process gave its last sign of life.
+    pub(crate) fn silent(&self, holder: &HolderView) -> Option<Duration> {
+        let good_until = self.good_until().get(&holder.lease).copied()?;
+        let left = good_until.since(self.inner.clock.now());
+        Some(holder.ttl.saturating_sub(left))
     }
 
     /// Shows a lock that was granted just now.
@@ -174,7 +184,45 @@ impl GitHubStore {
             note.stolen_from = Some(before.unwrap_or_else(|| "its holder".to_owned()));
             note.forced = request.takeover == Takeover::Force;
         }
-        mirror.show(request.lease, issue, note);
+        match &self.inner.later {
+            Some(later) => {
+                lock(later).insert(request.lease, (issue, note));
+            }
+            None => mirror.show(request.lease, issue, note),
+        }
+    }
+
+    /// Shows a lock that was granted and is not shown yet, see [`GitHubConfig::show_later`].
+    pub fn present(&self, lease: LeaseId) {
+        let later = self.inner.later.as_ref().and_then(|later| lock(later).remove(&lease));
+        if let (Some(mirror), Some((issue, note))) = (&self.inner.mirror, later) {
+            mirror.show(lease, issue, note);
+        }
+    }
+
+    /// Goes on showing a lock that another process took.
+    pub fn take_up(&self, name: &LockName, holder: &HolderView) {
+        let Some((mirror, issue)) = self.inner.mirror.as_ref().zip(issue_of(name)) else { return };
+        let since = holder.holder.since_unix_ms.unwrap_or(0) / 1000;
+        let note = LockNote::new(&holder.holder, holder.fence, since, self.inner.show_node);
+        mirror.take_up(holder.lease, issue, note);
+    }
+
+    /// Shows what came of the work under a lease that is going to be released, in its one comment,
+    /// but waits no longer than `limit` for it.
+    pub async fn conclude(&self, lease: LeaseId, result: &str, limit: Duration) {
+        self.present(lease);
+        if let Some(mirror) = &self.inner.mirror {
+            mirror.result(lease, result);
+            mirror.clear(lease, limit).await;
+        }
+    }
+
+    /// Shows nothing more about a lease, which is lost: whoever has the lock now does.
+    pub fn forget(&self, lease: LeaseId) {
+        if let Some(mirror) = &self.inner.mirror {
+            mirror.forget(lease);
+        }
     }
 
     /// Who holds the lock that is going to be taken from them.
@@ -251,6 +299,7 @@ impl Inner {
             client,
             mirror,
             show_node: config.show_node,
+            later: config.show_later.then(Mutex::default),
             clock: Arc::clone(&config.clock),
             pace: Pace::new(config.poll.clone()),
             keeper: SessionId::random(&OsEntropy).to_string(),
@@ -259,13 +308,18 @@ impl Inner {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn mirror(
     config: &GitHubConfig,
     client: Arc<dyn GitHubClient>,
     hints: Arc<Hints>,
     ample: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<Mirror> {
-    let manner = Manner { human_override: config.human_override, ..config.manner };
+    let (human_override, lag) = (config.human_override, config.lag);
+    let manner = Manner { human_override, lag, ..config.manner };
     Mirror::start(client, Arc::clone(&config.clock), manner, hints, ample)
 }
 
@@ -361,6 +415,9 @@ impl Store for GitHubStore {
         // First the issue: whoever comes next shows itself there, and must not be overwritten.
         if let Some(mirror) = &self.inner.mirror {
             mirror.clear(lease, FAREWELL).await;
+        }
+        if let Some(later) = &self.inner.later {
+            lock(later).remove(&lease);
         }
         let released = self.inner.store.release(name, lease).await?;
         self.good_until().remove(&lease);

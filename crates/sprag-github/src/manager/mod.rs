@@ -175,7 +175,7 @@ impl LockManager {
                     self.tally().retries += 1;
                     continue;
                 }
-                Err(error) if is_rate_limit(&error) => {
+                Err(error) if error.is_rate_limited() => {
                     return Ok(self.give_up(result, error.message().to_owned()));
                 }
                 Err(error) => {
@@ -292,13 +292,14 @@ impl LockManager {
         let view = self.store.inspect(&name).await?;
         let mut status = LockStatus { issue, is_locked: view.is_locked(), ..LockStatus::default() };
         if let Some(holder) = view.holders.first() {
-            status.metadata = Some(metadata(holder));
             if let Some(ledger) = self.store.ledger() {
                 let silences = ledger.silence(&name).await?;
                 let silence = silences.get(&holder.lease);
                 status.silent_for = silence.map(|silence| silence.seen);
                 status.stale = silence.is_some_and(|silence| silence.stale);
             }
+            let silent = status.silent_for.or_else(|| self.store.silent(holder));
+            status.metadata = Some(self.metadata(holder, silent));
         }
         let client = Arc::clone(self.store.client());
         let told = blocking(move || client.get_issue(issue)).await?;
@@ -316,6 +317,15 @@ impl LockManager {
     /// What this manager did.
     pub fn get_metrics(&self) -> LockMetrics {
         self.tally().metrics()
+    }
+
+    /// What is known of a holder. Its last heartbeat is the last one that this machine has seen.
+    fn metadata(&self, holder: &HolderView, silent: Option<Duration>) -> LockMetadata {
+        let since = holder.holder.since_unix_ms.unwrap_or(0) / 1000;
+        let now = self.clock.unix_micros() / 1_000_000;
+        let beat = silent.map_or(since, |silent| now.saturating_sub(silent.as_secs()).max(since));
+        let lock = LockNote::new(&holder.holder, holder.fence, since, true);
+        LockMetadata { lock: LockNote { heartbeat_last: time::format(beat), ..lock } }
     }
 
     fn give_up(&self, result: AcquireResult, error: String) -> AcquireResult {
@@ -355,18 +365,8 @@ fn name(issue: u64) -> Result<LockName> {
     LockName::new(format!("issue-{issue}"))
 }
 
-fn metadata(holder: &HolderView) -> LockMetadata {
-    let since = holder.holder.since_unix_ms.unwrap_or(0) / 1000;
-    let lock = LockNote::new(&holder.holder, holder.fence, since, true);
-    LockMetadata { lock: LockNote { heartbeat_last: time::format(since), ..lock } }
-}
-
 fn already_locked(issue: u64, error: &Error) -> String {
     format!("issue {issue} is already locked: {}", error.message())
-}
-
-fn is_rate_limit(error: &Error) -> bool {
-    error.message().contains("rate limit")
 }
 
 fn not_owner(message: String) -> Error {

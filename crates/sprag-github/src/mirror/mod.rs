@@ -41,6 +41,8 @@ pub(crate) struct Manner {
     /// From when on a missing assignee was taken away by somebody, and not by a late request of
     /// the holder before.
     pub(crate) settled: Duration,
+    /// How late GitHub's lists may be.
+    pub(crate) lag: Duration,
 }
 
 impl Default for Manner {
@@ -49,6 +51,7 @@ impl Default for Manner {
             human_override: false,
             refresh: [Duration::from_secs(5 * 60), Duration::from_secs(28 * 60)],
             settled: Duration::from_secs(60),
+            lag: Duration::from_secs(10),
         }
     }
 }
@@ -107,6 +110,13 @@ impl Mirror {
         self.shared.push(Task::Show(lease));
     }
 
+    /// Goes on showing a lock that another process has shown before.
+    pub(crate) fn take_up(&self, lease: LeaseId, issue: u64, note: LockNote) {
+        let now = self.shared.clock.now();
+        let shown = Shown { assigned: true, unsure: true, ..Shown::new(issue, note, now) };
+        self.shared.board().shown.entry(lease).or_insert(shown);
+    }
+
     /// Whether this lease is shown.
     pub(crate) fn is_showing(&self, lease: LeaseId) -> bool {
         self.shared.board().shown.contains_key(&lease)
@@ -134,10 +144,18 @@ impl Mirror {
         }
     }
 
+    /// What came of the work under a lease, for its last words.
+    pub(crate) fn result(&self, lease: LeaseId, result: &str) {
+        if self.is_showing(lease) {
+            self.shared.board().results.insert(lease, note::shorten(result));
+        }
+    }
+
     /// Shows nothing about a lease any more, because it is lost.
     pub(crate) fn forget(&self, lease: LeaseId) {
         let mut board = self.shared.board();
         board.shown.remove(&lease);
+        board.results.remove(&lease);
         board.tasks.retain(|task| task.lease() != lease);
         drop(board);
         self.shared.news.notify_waiters();

@@ -7,7 +7,7 @@ use sprag_core::{Fence, Holder, TaskInfo};
 use crate::time;
 
 /// Marks our comments. It is looked for by people and never believed.
-const MARK: &str = "<!-- sprag-lock -->";
+pub(super) const MARK: &str = "<!-- sprag-lock -->";
 /// No text in a comment is longer.
 const LONGEST: usize = 200;
 
@@ -57,6 +57,9 @@ pub struct LockNote {
     /// When it gave the lock back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<String>,
+    /// What came of its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
     /// Who took the lock away from it, and why; where comments decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_by: Option<String>,
@@ -113,6 +116,9 @@ impl LockNote {
             let how = if self.forced { "by force" } else { "because it gave no sign of life" };
             text.push_str(&format!(" It took it over from {} {how}.", span(from)));
         }
+        if let Some(result) = &self.result {
+            text.push_str(&format!(" Result: {}.", span(result)));
+        }
         if let Some(by) = &self.broken_by {
             text.push_str(&format!(" {}", span(by)));
         }
@@ -134,7 +140,7 @@ fn alias(node: &str) -> String {
     format!("node-{digits}")
 }
 
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
 }
 

@@ -14,6 +14,8 @@ use super::{Tasks, Why};
 pub(super) struct Board {
     pub(super) shown: HashMap<LeaseId, Shown>,
     pub(super) tasks: Tasks,
+    /// What came of the work, for the last words of a lease.
+    pub(super) results: HashMap<LeaseId, String>,
     pub(super) over: bool,
 }
 
@@ -29,6 +31,10 @@ pub(super) struct Shown {
     pub(super) refreshed: Moment,
     /// Whether the assignee was seen once it could only be taken away by somebody else.
     pub(super) seen: bool,
+    /// Whether there may be a comment of this lock that we do not know of.
+    pub(super) unsure: bool,
+    /// Whether one of them would be ours, and GitHub's lists may not show it yet.
+    pub(super) unanswered: bool,
     /// Whether we are the assignee.
     pub(super) assigned: bool,
     /// Whether somebody took the assignee away, meaning to release the lock.
@@ -44,15 +50,18 @@ pub(super) enum Stage {
 }
 
 impl Shown {
-    pub(super) const fn new(issue: u64, note: LockNote, now: Moment) -> Self {
+    pub(super) fn new(issue: u64, note: LockNote, now: Moment) -> Self {
         Self {
             issue,
+            // Whoever held it before has left one.
+            unsure: note.fence.is_none_or(|fence| fence.get() > 1),
             note,
             stage: Stage::New,
             since: now,
             comment: None,
             refreshed: now,
             seen: false,
+            unanswered: false,
             assigned: false,
             revoked: false,
         }

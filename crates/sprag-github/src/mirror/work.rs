@@ -1,11 +1,17 @@
 //! What the mirror's thread does.
 
+use std::time::Duration;
+
 use sprag_core::{LeaseId, Result};
 
+use super::note::MARK;
 use super::shown::{Shown, Stage};
 use super::{Shared, Task, Why};
-use crate::client::Issue;
+use crate::client::{Comment, Issue};
 use crate::time;
+
+/// How often a comment is looked for whose answer was lost.
+const LOOK: Duration = Duration::from_millis(500);
 
 impl Shared {
     /// Works until the mirror is dropped and everything is done.
@@ -18,7 +24,10 @@ impl Shared {
                 Task::Show(lease) if self.is_to_be_cleared(lease) => Ok(()),
                 Task::Show(_) => self.show(&mut shown),
                 Task::Beat(_) => self.look_after(&mut shown),
-                Task::Clear(_) => self.clear(&mut shown),
+                Task::Clear(_) => {
+                    shown.note.result = self.board().results.remove(&lease);
+                    self.clear(&mut shown)
+                }
             };
             if let Err(error) = &done {
                 let issue = shown.issue;
@@ -69,15 +78,45 @@ impl Shared {
         let body = shown.note.to_comment();
         let known = shown.comment.as_ref().map(|(id, _)| *id);
         let hint = known.or_else(|| self.hints.get(shown.issue));
-        let edited = hint.and_then(|id| self.client.edit_comment(id, &body).ok());
+        let edit = |id: u64| self.client.edit_comment(id, &body).ok();
+        let mut edited = hint.and_then(edit);
+        if edited.is_none() && shown.unsure {
+            edited = self.find(shown)?.and_then(edit);
+        }
         let comment = match edited {
             Some(comment) => comment,
-            None => self.client.add_comment(shown.issue, &body)?,
+            None => {
+                // If the answer is lost it may be there all the same.
+                (shown.unsure, shown.unanswered) = (true, true);
+                self.client.add_comment(shown.issue, &body)?
+            }
         };
+        (shown.unsure, shown.unanswered) = (false, false);
         self.hints.put(shown.issue, comment.id);
         shown.comment = Some((comment.id, body));
         shown.refreshed = self.clock.now();
         Ok(())
+    }
+
+    /// The newest comment of the lock that somebody wrote who may. It is only written over.
+    fn find(&self, shown: &Shown) -> Result<Option<u64>> {
+        let is_ours = |comment: &&Comment| comment.by_member && comment.body.contains(MARK);
+        let mut left = if shown.unanswered { self.manner.lag } else { Duration::ZERO };
+        loop {
+            let comments = match self.client.list_comments(shown.issue) {
+                Ok((comments, _)) => comments,
+                Err(error) if error.is_unsupported() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let found = comments.iter().rev().find(is_ours).map(|comment| comment.id);
+            if found.is_some() || left.is_zero() {
+                return Ok(found);
+            }
+            // Counted, and not measured: a clock of a test may stand still.
+            let pause = left.min(LOOK);
+            std::thread::park_timeout(pause);
+            left -= pause;
+        }
     }
 
     /// Puts right what people changed, and refreshes the comment as often as we can afford.
@@ -135,7 +174,7 @@ impl Shared {
 
     /// Says that the work is done, and takes the assignee away.
     fn clear(&self, shown: &mut Shown) -> Result<()> {
-        if shown.comment.is_some() {
+        if shown.comment.is_some() || shown.note.result.is_some() {
             shown.note.released_at = Some(self.wall_clock());
             self.write(shown)?;
         }

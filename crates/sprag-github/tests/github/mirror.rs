@@ -138,3 +138,45 @@ async fn a_takeover_says_from_whom() {
     assert_eq!((&lock["stolen_from"], &lock["forced"]), (&"dead".into(), &true.into()), "{told}");
     assert!(guard.fence() > lost.fence());
 }
+
+#[tokio::test]
+async fn a_comment_whose_answer_was_lost_is_found_and_never_written_twice() {
+    let place = Place::generous();
+    let issue = place.github.add_issue(REPO, "Build is red");
+    place.github.lag(Duration::from_secs(1));
+    let lost = sprag_github_sim::Target::Kind("/comments");
+    place.github.fail_next(lost, sprag_github_sim::Fault::CloseAfter);
+    let store = sprag_github::GitHubStore::open(&place.config().lag(Duration::from_secs(1)));
+    let store = store.unwrap();
+    let client = Client::new(std::sync::Arc::new(store.clone()));
+    let guard = client.lock("issue-1").holder(worker("w")).acquire().await.unwrap();
+    until("it is there", || !comments(&place.github, issue).is_empty()).await;
+    store.conclude(guard.lease(), "it works", Duration::from_secs(20)).await;
+    guard.release().await.unwrap();
+    let told = comments(&place.github, issue);
+    assert!(told.len() == 1 && told[0].contains("Result: `it works`"), "{told:?}");
+    assert_eq!(metadata(&told[0])["lock"]["result"], "it works");
+}
+
+#[tokio::test]
+async fn the_comment_of_a_killed_holder_is_found_by_its_taker() {
+    let place = Place::generous();
+    let issue = place.github.add_issue(REPO, "Build is red");
+    let dead = place.client();
+    let lost = dead.lock("issue-1").ttl(TTL).no_renewal().holder(worker("dead"));
+    let lost = lost.acquire().await.unwrap();
+    until("it is shown", || !comments(&place.github, issue).is_empty()).await;
+    // Whoever looks like a lock and is a stranger is left alone.
+    let fake = "`mallory` holds this issue <!-- sprag-lock -->";
+    place.github.comment_as(REPO, issue, "mallory", fake);
+    std::mem::forget(lost);
+    let steal = Strategy::StealStale { after: Duration::ZERO };
+    let taker = place.client();
+    let guard = taker.lock("issue-1").strategy(steal).holder(worker("taker")).acquire().await;
+    let guard = guard.unwrap();
+    until("it is shown", || comments(&place.github, issue)[0].contains("taker")).await;
+    let told = comments(&place.github, issue);
+    assert!(told[0].contains("took it over from `dead`"), "{told:?}");
+    assert_eq!((told.len(), told[1].as_str()), (2, fake));
+    guard.release().await.unwrap();
+}
