@@ -16,6 +16,7 @@ mod output;
 mod run;
 mod slot;
 mod store;
+mod warnings;
 
 use std::process::ExitCode;
 

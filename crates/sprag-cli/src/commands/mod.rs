@@ -30,7 +30,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::style::{Colour, Style};
-use crate::{run, store};
+use crate::{run, store, warnings};
 
 /// How a command ends.
 pub(crate) type Outcome = Result<Exit, Failure>;
@@ -41,6 +41,7 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
     let settings = Settings::load(&global);
     let colour = settings.as_ref().map_or(Colour::Auto, |settings| settings.color.value);
     let output = output(&global, colour);
+    warnings::say_them(output);
     let outcome = settings.and_then(|settings| {
         if output.verbose {
             let (shown, origin) = (store::shown(&settings), &settings.store.origin);
