@@ -1,9 +1,10 @@
-//! Work items in a git repository: each is claimed by one worker at a time, moved on when it is
-//! done, and free again when its worker dies.
+//! Work items in a git repository, or issues on GitHub: each is claimed by one worker at a time,
+//! moved on when it is done, and free again when its worker dies.
 //!
 //! ```text
 //!   Flow (pure): states and steps      Source: where items come from      Worker: one after the other
 //!                        \__ GitSource: folders on main, locks and branches on the remote __/
+//!                        \__ GitHubSource: issues, locks in refs, shown on the issue _______/
 //! ```
 //!
 //! # Examples
@@ -38,27 +39,30 @@
 //! # Ok::<(), sprag_work::Error>(())
 //! ```
 
+mod board;
 mod error;
 mod flow;
 mod git;
+mod github;
 mod item;
 mod name;
 mod note;
 mod repo;
 mod source;
+mod stats;
 mod task;
 mod worker;
 
+pub use board::{Board, Owner, Row};
 pub use error::{Error, ErrorKind, Next, Result};
 pub use flow::{Flow, Place, Rules, State, Step, StepRule};
-pub use git::{
-    Board, CLAIM_TTL, Fate, GitClaim, GitSource, NewItem, Owner, RUN_TTL, Recover, Recovered, Row,
-    Stats,
-};
+pub use git::{CLAIM_TTL, Fate, GitClaim, GitSource, NewItem, RUN_TTL, Recover, Recovered};
+pub use github::{After, GitHubClaim, GitHubRules, GitHubSource, Spans};
 pub use item::{Item, in_order};
 pub use name::ItemName;
 pub use note::Note;
 pub use repo::{Remote, Repo};
-pub use source::{Claim, Claimed, How, Purpose, Ready, Skipped, Source, Wanted};
-pub use task::{Finished, Outcome, Task};
+pub use source::{Claim, Claimed, How, Items, Purpose, Ready, Skipped, Source, Wanted};
+pub use stats::Stats;
+pub use task::{Finished, Issue, Outcome, Task};
 pub use worker::{Chosen, Handler, Turn, Worker, next};

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use sprag_core::LockGuard;
 
+use crate::board::Board;
 use crate::error::Result;
 use crate::flow::State;
 use crate::item::Item;
 use crate::name::ItemName;
+use crate::stats::Stats;
 use crate::task::{Finished, Outcome, Task};
 
 /// A place with items that can be claimed. All calls block.
@@ -35,6 +38,53 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// If it is not known whether it can be claimed.
     fn claim(&self, item: &Item, how: &How) -> Result<Claimed>;
+}
+
+/// What people ask of a source, beside what workers do.
+pub trait Items: Source {
+    /// Claims an item that has to be free.
+    ///
+    /// # Errors
+    ///
+    /// Nothing if there is no such item; held if somebody has it.
+    fn claim_named(&self, name: &str, how: &How) -> Result<Box<dyn Claim>>;
+
+    /// A claim that was made here and kept.
+    ///
+    /// # Errors
+    ///
+    /// Not claimed if there is none, or a process works under it.
+    fn reopen(&self, name: &str) -> Result<Box<dyn Claim>>;
+
+    /// The item that somebody who stands in a directory has claimed, if that is clear.
+    fn claimed_in(&self, directory: &Path) -> Option<ItemName>;
+
+    /// All items, and who works on them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    fn board(&self) -> Result<Board>;
+
+    /// How the work goes.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    fn stats(&self) -> Result<Stats>;
+
+    /// A state by its name.
+    ///
+    /// # Errors
+    ///
+    /// Input if there is none of that name.
+    fn state(&self, name: &str) -> Result<State>;
+
+    /// Whether items stay in this state.
+    fn is_last(&self, state: &State) -> bool;
+
+    /// Where the locks of the items are, for people.
+    fn shown(&self) -> String;
 }
 
 /// An item that is ours.

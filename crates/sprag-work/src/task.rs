@@ -14,35 +14,69 @@ use crate::name::ItemName;
 pub struct Task {
     /// The item.
     pub item: Item,
-    /// The branch that shows the claim.
-    pub branch: String,
+    /// The branch that shows the claim, where one does.
+    pub branch: Option<String>,
     /// The fence of the claim: a later one is always larger.
     pub fence: Fence,
-    /// Where to work: the claim's own worktree, or the repository.
+    /// Where to work: the claim's own worktree, the repository, or where one stands.
     pub directory: PathBuf,
     /// Whether that is a worktree of its own.
     pub has_worktree: bool,
-    /// The item's folder, from the root of the repository.
-    pub folder: String,
+    /// The item's folder, from the root of the repository, where it has one.
+    pub folder: Option<String>,
+    /// The issue that it is, where it is one.
+    pub issue: Option<Issue>,
 }
 
 impl Task {
+    /// Where the item's folder is, if it has one.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| self.directory.join(folder))
+    }
+
     /// What a command learns about its item from its environment.
     pub fn variables(&self) -> Vec<(String, OsString)> {
         let place = &self.item.place;
         let mut set: Vec<(String, OsString)> = vec![
             ("SPRAG_ITEM".into(), self.item.name.as_str().into()),
-            ("SPRAG_ITEM_PATH".into(), self.directory.join(&self.folder).into()),
             ("SPRAG_ITEM_STATE".into(), place.state.as_str().into()),
             ("SPRAG_ITEM_CATEGORY".into(), place.category.clone().unwrap_or_default().into()),
             ("SPRAG_ITEM_PRIORITY".into(), self.item.priority.to_string().into()),
-            ("SPRAG_BRANCH".into(), self.branch.as_str().into()),
         ];
+        let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
+        if let Some(path) = self.path() {
+            put("SPRAG_ITEM_PATH", path.into());
+        }
+        if let Some(branch) = &self.branch {
+            put("SPRAG_BRANCH", branch.into());
+        }
         if self.has_worktree {
-            set.push(("SPRAG_WORKTREE".into(), self.directory.clone().into()));
+            put("SPRAG_WORKTREE", self.directory.clone().into());
+        }
+        if let Some(issue) = &self.issue {
+            put("SPRAG_ITEM_NUMBER", issue.number.to_string().into());
+            put("SPRAG_ITEM_REPO", issue.repo.as_str().into());
+            put("SPRAG_ITEM_TITLE", issue.title.as_str().into());
+            put("SPRAG_ITEM_BODY", issue.body.as_str().into());
+            put("SPRAG_ITEM_LABELS", issue.labels.join(",").into());
         }
         set
     }
+}
+
+/// What an issue says. People wrote it, and anybody may have: it is data, never a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Issue {
+    /// Its number.
+    pub number: u64,
+    /// The repository that it is of.
+    pub repo: String,
+    /// Its title.
+    pub title: String,
+    /// Its text.
+    pub body: String,
+    /// Its labels.
+    pub labels: Vec<String>,
 }
 
 /// What came of working on an item.

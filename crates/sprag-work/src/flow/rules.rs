@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::{Flow, State, Step};
 use crate::error::Result;
+use crate::github::GitHubRules;
 
 /// What stands for the category in the name of a state.
 const CATEGORY: &str = "{category}/";
@@ -28,8 +29,10 @@ pub struct Rules {
     pub claim_ttl: Option<String>,
     /// How long the claim of a running command lasts without a sign of life.
     pub run_ttl: Option<String>,
-    /// Where items come from.
+    /// Where items come from: `git`, or `github`.
     pub source: Option<String>,
+    /// Which issues are items, where they come from GitHub.
+    pub github: Option<GitHubRules>,
     /// The steps, where the flow is another one.
     pub step: Option<Vec<StepRule>>,
     /// The states in which items stay.

@@ -1,4 +1,4 @@
-//! [`Board`]: all items by state, with who works on them.
+//! The board of a repository's items.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,49 +8,10 @@ use sprag_core::{Fence, HolderView, LockView};
 
 use super::list::Listed;
 use super::{GitSource, wait};
+use crate::board::{Board, Owner, Row};
 use crate::error::Result;
 use crate::item::Item;
 use crate::name::{ItemName, LOCKS};
-use crate::source::Skipped;
-
-/// All items, and who works on them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Board {
-    /// The items, by state in the order of the flow, each state in the order of work.
-    pub rows: Vec<Row>,
-    /// Folders that look like items and are none.
-    pub odd: Vec<Skipped>,
-}
-
-/// One item on the board.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// The item.
-    pub item: Item,
-    /// Who has it.
-    pub owner: Option<Owner>,
-}
-
-/// Who has an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The worker; `None` if the branch was pushed by hand.
-    pub worker: Option<String>,
-    /// The branch that shows it.
-    pub branch: Option<String>,
-    /// The fence of the claim.
-    pub fence: Fence,
-    /// When the item was claimed, in milliseconds since 1970 on the worker's clock.
-    pub since_unix_ms: Option<u64>,
-    /// How long the claim lasts without a sign of life.
-    pub ttl: Duration,
-    /// How long no sign of life was seen, as far as somebody on this machine has looked.
-    pub silent: Option<Duration>,
-    /// Whether the claim stands by itself, without a process.
-    pub detached: bool,
-    /// Whether it was silent for so long that it may be freed.
-    pub stale: bool,
-}
 
 impl GitSource {
     /// All items, and who works on them.
@@ -101,6 +62,7 @@ impl GitSource {
             let by_hand = |branch| Owner {
                 worker: None,
                 branch: Some(branch),
+                assignee: None,
                 fence: Fence::ZERO,
                 since_unix_ms: None,
                 ttl: Duration::ZERO,
@@ -115,6 +77,7 @@ impl GitSource {
         Some(Owner {
             worker: Some(holder.holder.worker_id.clone()),
             branch,
+            assignee: None,
             fence: holder.fence,
             since_unix_ms: holder.holder.since_unix_ms,
             ttl: holder.ttl,

@@ -1,6 +1,7 @@
 //! [`GitClaim`]: an item that is ours, from the swap that says so.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use sprag_core::entropy::{Entropy, OsEntropy};
@@ -8,12 +9,14 @@ use sprag_core::{Fence, Holder, LeaseId, LockGuard};
 use sprag_ledger::{Companion, Oid};
 
 use super::{GitSource, wait};
+use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flow::Place;
+use crate::flow::{Place, State};
 use crate::item::Item;
 use crate::name::ItemName;
 use crate::repo::{ClaimNote, Slip, Worktree, branch_ref};
-use crate::source::{Claim, Claimed, How, Purpose, Ready, Source, Wanted};
+use crate::source::{Claim, Claimed, How, Items, Purpose, Ready, Source, Wanted};
+use crate::stats::{Counters, Stats};
 use crate::task::{Finished, Outcome, Task};
 
 /// How many places in `Held` errors name a holder.
@@ -41,6 +44,44 @@ impl Source for GitSource {
             Ok(claim) => Claimed::Won(Box::new(claim)),
             Err(why) => Claimed::Passed(why),
         })
+    }
+}
+
+impl Items for GitSource {
+    fn claim_named(&self, name: &str, how: &How) -> Result<Box<dyn Claim>> {
+        Ok(Box::new(Self::claim_named(self, name, how)?))
+    }
+
+    fn reopen(&self, name: &str) -> Result<Box<dyn Claim>> {
+        Ok(Box::new(Self::reopen(self, name)?))
+    }
+
+    fn claimed_in(&self, directory: &Path) -> Option<ItemName> {
+        let notes = self.repo.desk().notes::<ClaimNote>().ok()?;
+        let here = |note: &ClaimNote| {
+            note.worktree.as_deref().is_some_and(|path| directory.starts_with(path))
+        };
+        notes.into_iter().find(here).map(|note| note.item)
+    }
+
+    fn board(&self) -> Result<Board> {
+        Self::board(self)
+    }
+
+    fn stats(&self) -> Result<Stats> {
+        Self::stats(self)
+    }
+
+    fn state(&self, name: &str) -> Result<State> {
+        self.flow.state(name)
+    }
+
+    fn is_last(&self, state: &State) -> bool {
+        self.flow.is_last(state)
+    }
+
+    fn shown(&self) -> String {
+        format!("git:{}", self.repo.remote_name())
     }
 }
 
@@ -79,7 +120,7 @@ impl GitSource {
         let Some(mut slip) = self.repo.desk().slip(&item.name)? else {
             return Ok(Err("claimed: by another process of this clone".to_owned()));
         };
-        if let Some(before) = slip.read() {
+        if let Some(before) = slip.read::<ClaimNote>() {
             if self.is_still_claimed(&before)? {
                 let verb = if before.detached { "release" } else { "recover" };
                 return Ok(Err(format!("claimed here before: sprag work {verb} {}", item.name)));
@@ -95,13 +136,13 @@ impl GitSource {
             Ok(Some(guard)) => guard,
             Ok(None) => {
                 slip.remove();
-                self.count(false);
+                Counters::count(&self.repo.desk(), false);
                 return Ok(Err(format!("lost race to {}", self.owner(&item.name))));
             }
             // Whether it was taken is not known; if it was, the client gives it back.
             Err(error) => return Err(error),
         };
-        self.count(true);
+        Counters::count(&self.repo.desk(), true);
         (note.lease, note.fence) = (guard.lease(), guard.fence());
         slip.write(&note)?;
         let mut claim = self.new_claim(item, &branch, &path, note, slip, Some(guard));
@@ -168,11 +209,12 @@ impl GitSource {
     ) -> GitClaim {
         let task = Task {
             item: item.clone(),
-            branch: branch.to_owned(),
+            branch: Some(branch.to_owned()),
             fence: note.fence,
             directory: self.repo.top().to_owned(),
             has_worktree: false,
-            folder: path.to_owned(),
+            folder: Some(path.to_owned()),
+            issue: None,
         };
         GitClaim { source: self.clone(), task, note, slip, guard }
     }
@@ -188,7 +230,7 @@ impl GitSource {
             let name_of = note.item.as_str();
             name_of == name || note.item.split_stamp().is_some_and(|(front, _)| front == name)
         };
-        let notes = self.repo.desk().notes()?;
+        let notes = self.repo.desk().notes::<ClaimNote>()?;
         let Some(note) = notes.iter().find(wanted) else {
             let message = format!("{name:?} is not claimed here");
             return Err(Error::new(ErrorKind::NotClaimed, message)
@@ -249,10 +291,10 @@ impl GitClaim {
         let source = &self.source;
         let remote = source.repo.look()?;
         let others = source.claims(&remote, &self.task.item.name);
-        if let Some(other) = others.iter().find(|branch| **branch != self.task.branch) {
+        if let Some(other) = others.iter().find(|branch| **branch != self.note.branch) {
             return Ok(Err(format!("claimed: branch {other}")));
         }
-        if source.repo.files(&remote.main, &self.task.folder)?.is_empty() {
+        if source.repo.files(&remote.main, &self.note.path)?.is_empty() {
             return Ok(Err("moved on meanwhile".to_owned()));
         }
         // What is worked on begins at the newest there is.
@@ -263,9 +305,9 @@ impl GitClaim {
     fn open_worktree(&mut self) -> Result<()> {
         let repo = &self.source.repo;
         // Written down before it is there, so that half of one is found.
-        self.note.worktree = Some(repo.worktree_path(&self.task.branch));
+        self.note.worktree = Some(repo.worktree_path(&self.note.branch));
         self.slip.write(&self.note)?;
-        let made = repo.add_worktree(&self.task.branch, &self.note.base)?;
+        let made = repo.add_worktree(&self.note.branch, &self.note.base)?;
         self.task.directory = made.path;
         self.task.has_worktree = true;
         Ok(())
@@ -274,7 +316,7 @@ impl GitClaim {
     /// Where it is worked on, if it has a worktree.
     pub(super) fn worktree(&self) -> Option<Worktree> {
         let path = self.note.worktree.clone()?;
-        Some(Worktree { path, branch: self.task.branch.clone() })
+        Some(Worktree { path, branch: self.note.branch.clone() })
     }
 
     /// Releases a claim under which nothing was done.

@@ -88,7 +88,7 @@ impl GitClaim {
     }
 
     fn try_land(&mut self, goal: &Goal) -> Result<Finished> {
-        let message = format!("work: {} - {}", self.task.branch, self.task.item.name);
+        let message = format!("work: {} - {}", self.note.branch, self.task.item.name);
         self.refuse_half_merge()?;
         let saved = self.save(&message)?;
         let mut upload: Option<Oid> = None;
@@ -176,7 +176,7 @@ impl GitClaim {
     /// The newest work: in the worktree, or what was pushed to the branch by hand.
     fn tip(&self, remote: &Remote, saved: Option<&Oid>) -> Result<Option<Oid>> {
         let repo = &self.source.repo;
-        let branch = &self.task.branch;
+        let branch = &self.note.branch;
         let pushed = remote.branches.get(branch).filter(|tip| **tip != self.note.at);
         let Some(pushed) = pushed else { return Ok(saved.cloned()) };
         repo.fetch(pushed, branch)?;
@@ -196,7 +196,7 @@ impl GitClaim {
 
     /// Makes what is to be the next commit of main.
     fn prepare(&self, remote: &Remote, tip: Option<&Oid>, goal: &Goal) -> Result<Landing> {
-        let (repo, folder) = (&self.source.repo, &self.task.folder);
+        let (repo, folder) = (&self.source.repo, &self.note.path);
         let (main, name) = (&remote.main, &self.task.item.name);
         if repo.files(main, folder)?.is_empty() {
             let message = format!("{name} is not in {folder} any more: somebody moved it by hand");
@@ -231,7 +231,7 @@ impl GitClaim {
                 repo.commit(&alone, &[tip], &subject)?
             }
         };
-        let merge = format!("Merge branch '{}'\n\n{subject}", self.task.branch);
+        let merge = format!("Merge branch '{}'\n\n{subject}", self.note.branch);
         let commit = repo.commit(&tree, &[main, &side], &merge)?;
         Ok(Landing { commit, item, to })
     }
@@ -293,7 +293,7 @@ impl GitClaim {
     /// Where the item is in a tree: where it was, or where the command moved it.
     fn whereabouts(&self, tree: &Oid) -> Result<Place> {
         let (source, name) = (&self.source, &self.task.item.name);
-        if !source.repo.files(tree, &self.task.folder)?.is_empty() {
+        if !source.repo.files(tree, &self.note.path)?.is_empty() {
             return Ok(self.place().clone());
         }
         let files = source.repo.files(tree, &source.root)?;
@@ -304,7 +304,7 @@ impl GitClaim {
             (found == name.as_str() && parts.len() > depth).then_some(place)
         });
         place.ok_or_else(|| {
-            let message = format!("the folder of {name} is gone: it was {}", self.task.folder);
+            let message = format!("the folder of {name} is gone: it was {}", self.note.path);
             Error::new(ErrorKind::Conflict, message)
         })
     }
@@ -407,8 +407,8 @@ impl GitClaim {
     }
 
     fn branch_gone(&self, remote: &Remote) -> Option<Change> {
-        let tip = remote.branches.get(&self.task.branch)?;
-        let name = branch_ref(&self.task.branch)?;
+        let tip = remote.branches.get(&self.note.branch)?;
+        let name = branch_ref(&self.note.branch)?;
         Some(Change { name, old: Some(tip.clone()), new: New::Nowhere })
     }
 
@@ -430,7 +430,7 @@ impl GitClaim {
     /// Ends the claim without moving the item. What was done is left on a branch; what was pushed
     /// by hand to the claim's branch as well, if that is `ours`.
     fn let_go(mut self, ours: bool) -> Result<Finished> {
-        let message = format!("work: unfinished {} - {}", self.task.branch, self.task.item.name);
+        let message = format!("work: unfinished {} - {}", self.note.branch, self.task.item.name);
         let saved = self.save(&message)?;
         let remote = self.source.repo.look()?;
         let left_on = self.leave(&remote, saved.as_ref(), ours)?;
@@ -466,9 +466,9 @@ impl GitClaim {
     fn leave(&self, remote: &Remote, saved: Option<&Oid>, ours: bool) -> Result<Option<String>> {
         let repo = &self.source.repo;
         let mut left = None;
-        let pushed = remote.branches.get(&self.task.branch).filter(|_| ours);
+        let pushed = remote.branches.get(&self.note.branch).filter(|_| ours);
         if let Some(pushed) = pushed {
-            repo.fetch(pushed, &self.task.branch)?;
+            repo.fetch(pushed, &self.note.branch)?;
         }
         for (tip, mark) in [(saved, ""), (pushed, ".pushed")] {
             let Some(tip) = tip else { continue };
@@ -478,7 +478,7 @@ impl GitClaim {
             if safe || again {
                 continue;
             }
-            let branch = format!("{UNFINISHED}{}.{}{mark}", self.task.branch, self.note.id);
+            let branch = format!("{UNFINISHED}{}.{}{mark}", self.note.branch, self.note.id);
             let name = branch_ref(&branch).expect("a branch's name with digits behind it");
             let change = RefChange { name, old: None, new: Some(tip.clone()), unique: true };
             repo.push(&change)?;

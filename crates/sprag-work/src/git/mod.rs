@@ -27,16 +27,13 @@ use sprag_core::{Client, Holder};
 use sprag_git::GitConfig;
 use sprag_ledger::LedgerStore;
 
-pub use self::board::{Board, Owner, Row};
 pub use self::claim::GitClaim;
 pub use self::recover::{Fate, Recover, Recovered};
-pub use self::stats::Stats;
 pub use self::write::NewItem;
 
 use crate::error::Result;
 use crate::flow::{Flow, Rules};
-use crate::name::ItemName;
-use crate::repo::{ClaimNote, Repo};
+use crate::repo::Repo;
 
 /// How long a claim without a process lasts.
 pub const CLAIM_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -115,15 +112,6 @@ impl GitSource {
     /// The folder that the items are below.
     pub fn root(&self) -> &str {
         &self.root
-    }
-
-    /// The item whose worktree a directory is in, if it was claimed from this clone.
-    pub fn claimed_in(&self, directory: &Path) -> Option<ItemName> {
-        let notes = self.repo.desk().notes().ok()?;
-        let here = |note: &ClaimNote| {
-            note.worktree.as_deref().is_some_and(|path| directory.starts_with(path))
-        };
-        notes.into_iter().find(here).map(|note| note.item)
     }
 
     /// The locks of the items.

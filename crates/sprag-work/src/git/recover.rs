@@ -84,13 +84,13 @@ impl GitSource {
     /// Claims that processes of this clone made, and that are gone.
     fn recover_here(&self, options: &Recover) -> Result<Vec<Recovered>> {
         let mut done = Vec::new();
-        for note in self.repo.desk().notes()? {
+        for note in self.repo.desk().notes::<ClaimNote>()? {
             if !options.is_about(&note.item) {
                 continue;
             }
             // Whoever works under it has it locked.
             let Some(mut slip) = self.repo.desk().slip(&note.item)? else { continue };
-            let Some(note) = slip.read() else { continue };
+            let Some(note) = slip.read::<ClaimNote>() else { continue };
             let view = wait(self.client.inspect(note.item.lock().as_str()))?;
             let held = view.holders.iter().find(|holder| note.is_about(&holder.holder));
             let recovered = match held {
@@ -139,7 +139,7 @@ impl GitSource {
             }
             // Nobody frees what a process of this very clone works on.
             let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
-            let note = slip.read().filter(|note| note.is_about(&holder.holder));
+            let note = slip.read().filter(|note: &ClaimNote| note.is_about(&holder.holder));
             let signs = match stale {
                 true => format!("silent for {silent}s (limit {}s)", holder.ttl.as_secs()),
                 false => "an operator says so".to_owned(),
@@ -380,7 +380,7 @@ impl GitSource {
         for (branch, tip) in self.repo.idle_branches()? {
             let Some(item) = self.flow.claims_of(&branch).next() else { continue };
             let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
-            if slip.read().is_some() {
+            if slip.read::<ClaimNote>().is_some() {
                 continue;
             }
             let seen = match remote.take() {
@@ -405,7 +405,7 @@ impl GitSource {
                 continue;
             }
             let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
-            if slip.read().is_some() {
+            if slip.read::<ClaimNote>().is_some() {
                 continue;
             }
             let message = format!("work: rescued {} - {item}", worktree.branch);

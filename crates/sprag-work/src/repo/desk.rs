@@ -1,4 +1,4 @@
-//! [`Desk`]: what this clone remembers between commands, in `.git/sprag`.
+//! [`Desk`]: what a clone remembers between commands, in `.git/sprag`; or a machine, of issues.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::{Fence, Holder, LeaseId};
@@ -15,7 +16,7 @@ use sprag_ledger::Oid;
 use crate::error::{Error, Result};
 use crate::name::ItemName;
 
-/// The folder with what this clone remembers. Everything in it can be lost: then claims that were
+/// The folder with what is remembered here. Everything in it can be lost: then claims that were
 /// made here are freed as those of other machines are.
 #[derive(Clone, Debug)]
 pub(crate) struct Desk(PathBuf);
@@ -50,7 +51,7 @@ pub(crate) struct Slip {
 }
 
 impl Desk {
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
@@ -140,7 +141,7 @@ impl Desk {
     }
 
     /// The claims that are written down here.
-    pub(crate) fn notes(&self) -> Result<Vec<ClaimNote>> {
+    pub(crate) fn notes<N: DeserializeOwned>(&self) -> Result<Vec<N>> {
         let entries = std::fs::read_dir(self.folder("claims")?).into_iter().flatten().flatten();
         let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
         Ok(texts.filter_map(|text| serde_json::from_str(&text).ok()).collect())
@@ -161,7 +162,7 @@ impl ClaimNote {
 
 impl Slip {
     /// Writes the claim down.
-    pub(crate) fn write(&mut self, note: &ClaimNote) -> Result<()> {
+    pub(crate) fn write(&mut self, note: &impl Serialize) -> Result<()> {
         let failed = |error| Error::system(format!("cannot write {}", self.path.display()), &error);
         let text = serde_json::to_string(note).unwrap_or_default();
         let write = |file: &mut File| {
@@ -173,7 +174,7 @@ impl Slip {
     }
 
     /// The claim that is written down.
-    pub(crate) fn read(&mut self) -> Option<ClaimNote> {
+    pub(crate) fn read<N: DeserializeOwned>(&mut self) -> Option<N> {
         let mut text = String::new();
         self.file.rewind().ok()?;
         self.file.read_to_string(&mut text).ok()?;

@@ -47,9 +47,9 @@ fn what_the_worker_did_comes_to_main_with_the_move() {
     place_item(&clone, "bugs/readyfordevelopment/x-00000001");
     let claim = source.claim_named("x-00000001", &in_worktree()).unwrap();
     let task = claim.task().clone();
-    assert_eq!(task.branch, "indevelopment-x-00000001");
+    assert_eq!(task.branch.clone().unwrap(), "indevelopment-x-00000001");
     assert!(world.refs().contains(&"refs/heads/indevelopment-x-00000001".to_owned()));
-    let folder = task.directory.join(&task.folder);
+    let folder = task.path().unwrap();
     assert!(folder.join("README.md").is_file());
     // One change is committed, one is not.
     std::fs::write(task.directory.join("fix.rs"), "fn fix() {}\n").unwrap();
@@ -94,12 +94,12 @@ fn a_pending_item_comes_back_to_where_it_was() {
     place_item(&clone, "bugs/indevelopment/x-00000001");
     let pend = How { purpose: Purpose::Pend, ..How::default() };
     let claim = source.claim_named("x", &pend).unwrap();
-    assert_eq!(claim.task().branch, "pending-x-00000001");
+    assert_eq!(claim.task().branch.clone().unwrap(), "pending-x-00000001");
     Box::new(claim).finish(Outcome::Pending { question: "which one?".into() }).unwrap();
     assert_eq!(world.items(), ["bugs/pending-x-00000001"]);
     assert!(source.ready(&Wanted::default()).unwrap().items.is_empty());
     let claim = source.claim_named("x", &How::default()).unwrap();
-    assert_eq!(claim.task().branch, "triaging-x-00000001");
+    assert_eq!(claim.task().branch.clone().unwrap(), "triaging-x-00000001");
     Box::new(claim).finish(Outcome::Resumed { category: None }).unwrap();
     assert_eq!(world.items(), ["bugs/indevelopment/x-00000001"]);
     let files = git(&world.remote(), &["ls-tree", "-r", "--name-only", "main", "docs/work/"]);

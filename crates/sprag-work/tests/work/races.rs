@@ -53,7 +53,7 @@ fn workers_of_one_clone_and_of_others_work_everything_off_once() {
             scope.spawn(move || {
                 let source = world.source(clone, &format!("agent-{number}"));
                 let handler = |task: &Task, _: &LockGuard| {
-                    let file = task.directory.join(&task.folder).join("log.txt");
+                    let file = task.path().unwrap().join("log.txt");
                     let mut text = std::fs::read_to_string(&file).unwrap_or_default();
                     text += &format!("{}\n", task.item.place.state);
                     std::fs::write(file, text).unwrap();

@@ -34,11 +34,12 @@ pub(crate) use self::run::Run;
 pub(crate) use self::stamp::Stamp;
 pub(crate) use self::stats::Stats;
 
-/// Work items in a git repository: each is claimed by one worker at a time
+/// Work items in a git repository, or issues on GitHub: each is claimed by one worker at a time
 ///
 /// Items are folders below docs/work on the main branch of the remote. A claim is a lock on the
 /// remote and a branch that people see. The files, the index and the branch of the repository that
-/// you stand in are never touched.
+/// you stand in are never touched. With source = "github" below [work] in sprag.toml items are the
+/// open issues of a repository.
 #[derive(Args, Debug)]
 pub(crate) struct Work {
     #[command(subcommand)]

@@ -56,7 +56,11 @@ pub(super) fn board(context: &Context) -> Outcome {
 pub(super) fn owner(row: &Row) -> String {
     match &row.owner {
         None => "-".to_owned(),
-        Some(owner) => owner.worker.clone().unwrap_or_else(|| "(by hand)".to_owned()),
+        Some(owner) => match (&owner.worker, &owner.assignee) {
+            (Some(worker), _) => worker.clone(),
+            (None, Some(person)) => format!("@{person}"),
+            (None, None) => "(by hand)".to_owned(),
+        },
     }
 }
 
@@ -72,10 +76,12 @@ fn whole(since: u64) -> Duration {
 /// The last sign of life of whoever has an item.
 pub(super) fn sign(row: &Row) -> String {
     let Some(owner) = &row.owner else { return "-".to_owned() };
-    let branch = owner.branch.clone().unwrap_or_default();
     let silent = owner.silent.map(|silent| time::span(Duration::from_secs(silent.as_secs())));
     match (&owner.worker, silent) {
-        (None, _) => format!("branch {branch}"),
+        (None, _) => match &owner.branch {
+            Some(branch) => format!("branch {branch}"),
+            None => "assigned by hand".to_owned(),
+        },
         (_, Some(silent)) if owner.stale => format!("STALE: silent for {silent}"),
         (_, Some(silent)) => format!("seen {silent} ago"),
         (_, None) => "alive".to_owned(),
@@ -88,6 +94,7 @@ pub(super) fn to_json(row: &Row) -> Value {
         json!({
             "worker": owner.worker,
             "branch": owner.branch,
+            "assignee": owner.assignee,
             "token": owner.fence.get(),
             "since": owner.since_unix_ms.map(time::rfc3339),
             "ttl_ms": millis(owner.ttl),

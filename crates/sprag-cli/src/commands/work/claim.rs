@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sprag_work::{CLAIM_TTL, Claim as _, How, Task};
+use sprag_work::{CLAIM_TTL, How, Task};
 
 use super::{Outcome, open, span};
 use crate::args::work::Claim;
@@ -17,7 +17,7 @@ pub(super) fn claim(args: &Claim, context: &Context) -> Outcome {
     let how = How { worktree: args.worktree, ..How::default() };
     let claim = source.claim_named(&args.item, &how)?;
     let ttl = kept_for(args.ttl, context)?;
-    let task = Box::new(claim).keep(ttl)?;
+    let task = claim.keep(ttl)?;
     say(&task, context);
     Ok(Exit::OK)
 }
@@ -41,7 +41,9 @@ pub(super) fn say(task: &Task, context: &Context) {
             "branch": task.branch,
             "token": task.fence.get(),
             "worktree": task.has_worktree.then(|| task.directory.display().to_string()),
-            "path": task.directory.join(&task.folder).display().to_string(),
+            "path": task.path().map(|path| path.display().to_string()),
+            "issue": task.issue.as_ref().map(|issue| issue.number),
+            "title": task.issue.as_ref().map(|issue| issue.title.as_str()),
         }));
         return;
     }
@@ -53,6 +55,11 @@ pub(super) fn say(task: &Task, context: &Context) {
 
 /// What was claimed, in one line.
 pub(super) fn text(task: &Task) -> String {
-    let Task { item, branch, fence, .. } = task;
-    format!("claimed {} (token {fence}) in {}, branch {branch}", item.name, item.place)
+    let Task { item, branch, fence, issue, .. } = task;
+    let about = match (branch, issue) {
+        (Some(branch), _) => format!(" in {}, branch {branch}", item.place),
+        (None, Some(issue)) => format!(": {}", issue.title),
+        (None, None) => String::new(),
+    };
+    format!("claimed {} (token {fence}){about}", item.name)
 }

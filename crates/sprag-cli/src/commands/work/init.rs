@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::{Outcome, open};
+use super::{Outcome, open_git};
 use crate::args::work::Init;
 use crate::context::Context;
 use crate::exit::Exit;
 
 /// Makes the folder of items.
 pub(super) fn init(args: &Init, context: &Context) -> Outcome {
-    let source = open(context)?;
+    let source = open_git(context)?;
     let output = &context.output;
     if args.dry_run {
         match output.json {

@@ -16,7 +16,7 @@ pub(super) fn list(args: &Ls, context: &Context) -> Outcome {
     let mut board = source.board()?;
     let wanted = |row: &Row| {
         let (name, state) = (row.item.name.as_str(), row.item.place.state.as_str());
-        let last = source.flow().is_last(&row.item.place.state);
+        let last = source.is_last(&row.item.place.state);
         match args.only.as_deref().map(|only| only.trim_end_matches('/')) {
             Some(only) => name == only || state == only || name.starts_with(&format!("{only}-")),
             None => args.all || !last,

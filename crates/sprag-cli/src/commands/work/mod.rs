@@ -1,4 +1,4 @@
-//! `sprag work`: items in a git repository. One file per verb.
+//! `sprag work`: items in a git repository, or issues on GitHub. One file per verb.
 
 mod advance;
 mod board;
@@ -19,7 +19,9 @@ mod stats;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sprag_work::{Claim, ErrorKind, Finished, GitClaim, GitSource, Outcome as Result_, Place};
+use sprag_work::{
+    Claim, ErrorKind, Finished, GitHubSource, GitSource, Items, Outcome as Result_, Place, Spans,
+};
 
 use super::Outcome;
 use crate::args::work::{Verb, Work};
@@ -51,15 +53,40 @@ pub(crate) fn work(args: &Work, context: &Context) -> Outcome {
     }
 }
 
-/// The items of the repository that we stand in.
-fn open(context: &Context) -> Result<GitSource, Failure> {
+/// The items that the rules speak of.
+fn open(context: &Context) -> Result<Box<dyn Items>, Failure> {
     let rules = &context.settings.work;
     match rules.source.as_deref() {
-        None | Some("git") => {}
-        Some(other) => {
-            let message = format!("source = {other:?} below [work] is not known: use \"git\"");
-            return Err(Failure::new(Code::Config, message));
+        None | Some("git") => Ok(Box::new(open_git(context)?)),
+        Some("github") => {
+            let github = rules.github.clone().unwrap_or_default();
+            let known = Spans::default();
+            let spans = Spans {
+                lag: span(github.lag.as_deref(), known.lag, "lag")?,
+                status_ttl: span(github.status_ttl.as_deref(), known.status_ttl, "status_ttl")?,
+                run_ttl: span(rules.run_ttl.as_deref(), known.run_ttl, "run_ttl")?,
+            };
+            let holder = identity::holder(&context.settings);
+            Ok(Box::new(GitHubSource::open(&github, spans, holder)?))
         }
+        Some(other) => {
+            let message =
+                format!("source = {other:?} below [work] is not known: use \"git\" or \"github\"");
+            Err(Failure::new(Code::Config, message))
+        }
+    }
+}
+
+/// The items of the repository that we stand in, for what only they can do.
+fn open_git(context: &Context) -> Result<GitSource, Failure> {
+    let rules = &context.settings.work;
+    if rules.source.as_deref() == Some("github") {
+        let message = "that is for items in a git repository, and source = \"github\" is below \
+                       [work]: issues are made, labelled and closed on GitHub";
+        return Err(Failure::new(Code::Usage, message)
+            .hint("make one", "gh issue create")
+            .hint("see what there is", "sprag work ls")
+            .hint("work on the next one", "sprag work next -- COMMAND"));
     }
     let here = std::env::current_dir().map_err(|error| {
         Failure::new(Code::Repository, format!("the directory is gone: {error}"))
@@ -76,20 +103,20 @@ fn span(text: Option<&str>, default: Duration, what: &str) -> Result<Duration, F
 }
 
 /// The item whose worktree we are in.
-fn item_here(given: Option<&str>, source: &GitSource) -> Result<String, Failure> {
+fn item_here(given: Option<&str>, source: &dyn Items) -> Result<String, Failure> {
     if let Some(item) = given {
         return Ok(item.to_owned());
     }
     let here = std::env::current_dir().unwrap_or_default();
     source.claimed_in(&here).map(|item| item.to_string()).ok_or_else(|| {
-        Failure::new(Code::Usage, "which item? this is not the worktree of a claim")
+        Failure::new(Code::Usage, "which item? it is not clear from where you are")
             .hint("see what is claimed", "sprag work board")
     })
 }
 
 /// Ends a claim and says what became of the item.
-fn finish(claim: GitClaim, outcome: Result_, context: &Context) -> Outcome {
-    let finished = Box::new(claim).finish(outcome)?;
+fn finish(claim: Box<dyn Claim>, outcome: Result_, context: &Context) -> Outcome {
+    let finished = claim.finish(outcome)?;
     say(&finished, context);
     Ok(Exit::OK)
 }
@@ -140,6 +167,7 @@ impl From<sprag_work::Error> for Failure {
             ErrorKind::Conflict => Code::Conflict,
             ErrorKind::Refused => Code::Refused,
             ErrorKind::Unavailable => Code::Unavailable,
+            ErrorKind::RateLimited => Code::RateLimited,
             _ => Code::System,
         };
         let mut failure = Self::new(code, error.message());

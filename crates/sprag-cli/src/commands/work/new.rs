@@ -3,7 +3,7 @@
 use serde_json::json;
 use sprag_work::{ItemName, NewItem};
 
-use super::{Outcome, open};
+use super::{Outcome, open_git};
 use crate::args::work::New;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -12,7 +12,7 @@ use crate::exit::Exit;
 pub(super) fn new(args: &New, context: &Context) -> Outcome {
     // Before anything is asked of the remote.
     let name = ItemName::new(args.name.as_str())?;
-    let source = open(context)?;
+    let source = open_git(context)?;
     let new = NewItem { name, text: args.message.clone(), priority: args.priority };
     let place = source.create(&new)?;
     let path = place.path(source.root(), &new.name);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sprag_work::{Claim, ErrorKind, GitSource, How, ItemName, Outcome as Goal, Skipped, Wanted};
+use sprag_work::{Claim, ErrorKind, How, ItemName, Items, Outcome as Goal, Skipped, Wanted};
 
 use super::claim::{kept_for, say as say_claimed, text};
 use super::{Outcome, open, say};
@@ -20,10 +20,10 @@ pub(super) fn next(args: &Next, context: &Context) -> Outcome {
     // Before there are threads.
     let reins = if args.command.is_empty() { None } else { Some(Reins::take()?) };
     let source = open(context)?;
-    let wanted = wanted(&args.taking, &source)?;
+    let wanted = wanted(&args.taking, &*source)?;
     let how = How { worktree: args.taking.worktree, ..How::default() };
-    let Some(reins) = reins else { return keep(&source, &wanted, &how, context) };
-    let mut turns = Turns { args, context, source: &source, reins: &reins, wanted, how };
+    let Some(reins) = reins else { return keep(&*source, &wanted, &how, context) };
+    let mut turns = Turns { args, context, source: &*source, reins: &reins, wanted, how };
     let first = turns.turn()?;
     if !args.drain && args.taking.every.is_none() {
         return match first {
@@ -36,13 +36,13 @@ pub(super) fn next(args: &Next, context: &Context) -> Outcome {
 }
 
 /// Which items are wanted.
-fn wanted(taking: &Taking, source: &GitSource) -> Result<Wanted, Failure> {
-    let states = taking.states.iter().map(|state| source.flow().state(state));
+fn wanted(taking: &Taking, source: &dyn Items) -> Result<Wanted, Failure> {
+    let states = taking.states.iter().map(|state| source.state(state));
     Ok(Wanted { states: states.collect::<sprag_work::Result<_>>()?, without: Vec::new() })
 }
 
 /// Claims the next item and leaves it claimed.
-fn keep(source: &GitSource, wanted: &Wanted, how: &How, context: &Context) -> Outcome {
+fn keep(source: &dyn Items, wanted: &Wanted, how: &How, context: &Context) -> Outcome {
     let (claim, skipped) = sprag_work::next(source, wanted, how)?;
     say_skipped(&skipped, context);
     let Some(claim) = claim else { return Err(nothing()) };
@@ -73,7 +73,7 @@ enum Turn {
 struct Turns<'a> {
     args: &'a Next,
     context: &'a Context,
-    source: &'a GitSource,
+    source: &'a dyn Items,
     reins: &'a Reins,
     wanted: Wanted,
     how: How,
@@ -101,7 +101,7 @@ impl Turns<'_> {
             }
             turn = match self.turn() {
                 Ok(turn) => turn,
-                Err(failure) if failure.code() == Code::Unavailable => {
+                Err(failure) if matches!(failure.code(), Code::Unavailable | Code::RateLimited) => {
                     worst = failure.print(&self.context.output);
                     Turn::Idle
                 }
@@ -138,10 +138,10 @@ impl Turns<'_> {
         let Some(claim) = claim else { return Ok(Turn::Idle) };
         let name = claim.task().item.name.clone();
         let worked = self.work(claim);
-        if !matches!(worked, Ok(Turn::Worked(Exit::OK))) {
+        if !matches!(worked, Ok((Turn::Worked(Exit::OK), Moved::On))) {
             self.avoid(name);
         }
-        worked
+        worked.map(|(turn, _)| turn)
     }
 
     fn avoid(&mut self, item: ItemName) {
@@ -149,14 +149,14 @@ impl Turns<'_> {
     }
 
     /// Runs the command on an item, and lets go of it.
-    fn work(&self, claim: Box<dyn Claim>) -> Result<Turn, Failure> {
+    fn work(&self, claim: Box<dyn Claim>) -> Result<(Turn, Moved), Failure> {
         let task = claim.task().clone();
         self.context.output.note(&text(&task));
         let holder = identity::holder(&self.context.settings).worker_id;
         let ran = match claim.guard() {
             None => Ok(Ran::Lost),
             Some(guard) => {
-                let store = format!("git:{}", self.source.repo().remote_name());
+                let store = self.source.shown();
                 let command = self.args.command.clone();
                 let name = guard.name().clone();
                 let plan = Plan::under(name, command, store, guard.ttl(), self.context);
@@ -172,33 +172,48 @@ impl Turns<'_> {
             }
         };
         let failed = |why: String| Goal::Failed { why };
-        match ran {
-            Ok(Ran::Ended(Exit::OK)) => {
-                let category = self.args.taking.category.clone();
-                say(&claim.finish(Goal::Done { category })?, self.context);
-                Ok(Turn::Worked(Exit::OK))
-            }
-            Ok(Ran::Ended(exit)) => {
-                let why = format!("the command ended with {}", exit.number());
-                say(&claim.finish(failed(why))?, self.context);
-                Ok(Turn::Worked(exit))
-            }
-            Ok(Ran::Interrupted(exit)) => {
-                say(&claim.finish(Goal::Released)?, self.context);
-                Ok(Turn::Interrupted(exit))
-            }
-            Ok(Ran::Lost) => match claim.finish(failed("the claim was lost".to_owned())) {
-                Ok(finished) => {
-                    say(&finished, self.context);
-                    Ok(Turn::Worked(Exit::LOST))
-                }
-                Err(error) if error.kind() == ErrorKind::Lost => Ok(Turn::Worked(Exit::LOST)),
-                Err(error) => Err(Failure::from(error).exiting(Exit::LOST)),
-            },
-            Err(failure) => {
-                claim.finish(failed(failure.message().to_owned()))?;
+        let goal = match &ran {
+            Ok(Ran::Ended(Exit::OK)) => Goal::Done { category: self.args.taking.category.clone() },
+            Ok(Ran::Ended(exit)) if ended_by_signal(*exit) => Goal::Released,
+            Ok(Ran::Ended(exit)) => failed(format!("the command ended with {}", exit.number())),
+            Ok(Ran::Interrupted(_)) => Goal::Released,
+            Ok(Ran::Lost) => failed("the claim was lost".to_owned()),
+            Err(failure) => failed(failure.message().to_owned()),
+        };
+        match (ran, claim.finish(goal)) {
+            (Err(failure), finished) => {
+                finished?;
                 Err(failure)
+            }
+            (Ok(Ran::Lost), Err(error)) if error.kind() == ErrorKind::Lost => {
+                Ok((Turn::Worked(Exit::LOST), Moved::Not))
+            }
+            (Ok(Ran::Lost), Err(error)) => Err(Failure::from(error).exiting(Exit::LOST)),
+            (Ok(ran), finished) => {
+                let finished = finished?;
+                say(&finished, self.context);
+                let moved = if finished.from == finished.to { Moved::Not } else { Moved::On };
+                let turn = match ran {
+                    Ran::Ended(exit) => Turn::Worked(exit),
+                    Ran::Interrupted(exit) => Turn::Interrupted(exit),
+                    Ran::Lost => Turn::Worked(Exit::LOST),
+                };
+                Ok((turn, moved))
             }
         }
     }
+}
+
+/// Whether an item is not where it was.
+enum Moved {
+    On,
+    Not,
+}
+
+/// Whether a command was asked to end: that is no failure of its item.
+fn ended_by_signal(exit: Exit) -> bool {
+    const HANGUP: u8 = 1;
+    const INTERRUPT: u8 = 2;
+    const TERMINATE: u8 = 15;
+    [HANGUP, INTERRUPT, TERMINATE].map(Exit::signal).contains(&exit)
 }

@@ -2,13 +2,13 @@
 
 use sprag_work::{ErrorKind, How, Outcome as Goal, Purpose};
 
-use super::{Outcome, finish, open};
+use super::{Outcome, finish, open_git};
 use crate::args::work::Pending;
 use crate::context::Context;
 
 /// Sets an item aside.
 pub(super) fn pending(args: &Pending, context: &Context) -> Outcome {
-    let source = open(context)?;
+    let source = open_git(context)?;
     let claim = match source.reopen(&args.item) {
         Err(error) if error.kind() == ErrorKind::NotClaimed => {
             let how = How { purpose: Purpose::Pend, ..How::default() };
@@ -16,5 +16,5 @@ pub(super) fn pending(args: &Pending, context: &Context) -> Outcome {
         }
         claim => claim?,
     };
-    finish(claim, Goal::Pending { question: args.message.clone() }, context)
+    finish(Box::new(claim), Goal::Pending { question: args.message.clone() }, context)
 }

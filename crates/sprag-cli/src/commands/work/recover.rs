@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use sprag_work::{Fate, Recover as Options, Recovered};
 
-use super::{Outcome, open};
+use super::{Outcome, open_git};
 use crate::args::work::Recover;
 use crate::context::Context;
 use crate::exit::Exit;
 
 /// Frees the claims of the dead.
 pub(super) fn recover(args: &Recover, context: &Context) -> Outcome {
-    let source = open(context)?;
+    let source = open_git(context)?;
     let options =
         Options { dry_run: args.dry_run, assume_dead: args.assume_dead, items: args.items.clone() };
     let done = source.recover(&options)?;

@@ -9,6 +9,6 @@ use crate::context::Context;
 /// Gives a claim back.
 pub(super) fn release(args: &Release, context: &Context) -> Outcome {
     let source = open(context)?;
-    let item = item_here(args.item.as_deref(), &source)?;
+    let item = item_here(args.item.as_deref(), &*source)?;
     finish(source.reopen(&item)?, Goal::Released, context)
 }

@@ -2,7 +2,7 @@
 
 use sprag_work::{Claimed, How, Outcome as Goal, Source, Wanted};
 
-use super::{Outcome, open, say};
+use super::{Outcome, open_git, say};
 use crate::args::work::Stamp;
 use crate::code::Code;
 use crate::context::Context;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Gives items their stamps.
 pub(super) fn stamp(args: &Stamp, context: &Context) -> Outcome {
-    let source = open(context)?;
+    let source = open_git(context)?;
     let steps = source.flow().steps().iter().filter(|step| step.stamps);
     let states: Vec<_> = steps.map(|step| step.from.clone()).collect();
     if states.is_empty() {

@@ -27,7 +27,9 @@ pub(super) fn stats(context: &Context) -> Outcome {
     let by_hand = stats.by_hand;
     row("active claims", format!("{} ({by_hand} by hand)", stats.active_claims));
     row("stale", stats.stale.to_string());
-    row("moved in 24h", stats.moved_in_a_day.to_string());
+    if let Some(moved) = stats.moved_in_a_day {
+        row("moved in 24h", moved.to_string());
+    }
     row("claims in the log", format!("{} ({} lost or broken)", stats.claims, stats.lost));
     row("claims tried here", stats.attempts_here.to_string());
     row("success rate here", share(stats.success_rate(), |rate| format!("{:.0}%", rate * 100.0)));
