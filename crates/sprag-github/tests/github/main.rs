@@ -8,6 +8,7 @@ mod ledger;
 mod limits;
 mod manager;
 mod mirror;
+mod peers;
 mod place;
 mod proof;
 mod real;
