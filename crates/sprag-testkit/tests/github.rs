@@ -95,3 +95,80 @@ impl Harness for GitHub {
 sprag_testkit::conformance!(GitHub);
 
 process_conformance!(processes, GitHub, TAKER);
+
+/// The same with a queue: what only then can be asked for.
+struct Queued(GitHub);
+
+impl Harness for Queued {
+    async fn fresh() -> Self {
+        Self(GitHub::fresh().await)
+    }
+
+    async fn session(&self) -> Arc<Session> {
+        let store = GitHubStore::open(&self.0.config().queue(true)).unwrap();
+        Arc::new(Session::new(Arc::new(store), || {}))
+    }
+
+    fn ttl(&self) -> Duration {
+        self.0.ttl()
+    }
+
+    fn times(&self, many: usize) -> usize {
+        many.min(20)
+    }
+
+    fn sees_death(&self) -> bool {
+        false
+    }
+}
+
+/// Makes one test of each case that is named.
+macro_rules! queued {
+    ($($file:ident { $($case:ident)+ })+) => {
+        mod queued {
+            $(mod $file {
+                use super::super::*;
+
+                $(#[test]
+                fn $case() {
+                    sprag_testkit::harness::run(async {
+                        sprag_testkit::cases::$file::$case(&Queued::fresh().await).await;
+                    });
+                })+
+            })+
+        }
+    };
+}
+
+queued! {
+    queue {
+        waiters_are_granted_in_order
+        a_release_hands_over
+        a_withdrawn_waiter_leaves_only_its_place
+        a_release_before_the_wait_is_not_missed
+        a_long_waiter_keeps_its_place
+    }
+    priority {
+        a_higher_priority_goes_first
+    }
+    rw {
+        readers_share_and_writers_do_not
+        a_waiting_writer_is_not_overtaken
+        a_dead_reader_frees_only_itself
+    }
+    upgrade {
+        an_upgrade_waits_for_the_readers
+        a_downgrade_lets_readers_in
+    }
+    permits {
+        no_more_permits_than_there_are
+        a_dead_holder_returns_its_permits
+    }
+    deadlock {
+        a_circle_of_two_has_one_victim
+    }
+    contention {
+        eight_sessions_exclude_each_other
+        permits_mixed
+    }
+}
