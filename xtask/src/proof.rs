@@ -75,12 +75,20 @@ fn full(shell: &Shell, tests: &[&[&str]]) -> Outcome {
 }
 
 /// Real processes under faults; its own flags are passed on. With `--full`, the tests that do a
-/// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet.
+/// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet, and
+/// `github` with the proofs on a simulated GitHub.
 pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     install::ensure(shell, [Need::CCompiler])?;
     let fleet = ["-p", "sprag-cli", "--test", "work", "--", "agents", "crashes"];
     if arguments == ["work"] {
         return full(shell, &[&fleet]);
+    }
+    if arguments == ["github"] {
+        install::ensure(shell, [Need::Peers])?;
+        let proofs =
+            ["-p", "sprag-github", "--", "forty_workers", "never_two", "a_hundred_waiters"];
+        let workers = ["-p", "sprag-cli", "--test", "github", "--", "fleet"];
+        return full(shell, &[&proofs, &workers]);
     }
     if arguments == ["--full"] {
         let process = ["-p", "sprag-testkit", "--test", "process", "--"];
