@@ -14,7 +14,7 @@ fn main() {
 /// The pauses between the attempts.
 pub(crate) fn run(config: &LockManagerConfig) -> Vec<Duration> {
     let retries = RetryConfig {
-        max_attempts: config.max_retries,
+        max_attempts: config.max_retries + 1,
         initial_delay: Duration::from_millis(config.initial_backoff_ms),
         max_delay: Duration::from_millis(config.max_backoff_ms),
         backoff_multiplier: 2.0,

@@ -16,8 +16,9 @@ const CONTENT_PER_MINUTE: usize = 75;
 const CONTENT_PER_HOUR: usize = 480;
 /// GitHub allows 900 points a minute: 1 for reading, 5 for writing.
 const POINTS_PER_MINUTE: u64 = 880;
-/// Of those, what is left to signs of life.
+/// Of those, what is left to signs of life, and the most that is.
 const POINTS_FOR_RENEWALS: u64 = 120;
+const MOST_POINTS_FOR_RENEWALS: u64 = 600;
 /// What people look at stops where all changes of an hour would come to this, with the signs of life
 /// that are due in it: all of them together stay below one a second.
 const CHANGES_PER_HOUR: u64 = 3_400;
@@ -287,8 +288,7 @@ impl Usage {
 
     /// When the points of one more request fit into the minute.
     fn points_free(&self, cost: Cost, urgency: Urgency) -> u64 {
-        let left_to_others = if urgency == Urgency::Renewal { 0 } else { POINTS_FOR_RENEWALS };
-        let most = POINTS_PER_MINUTE - left_to_others;
+        let most = POINTS_PER_MINUTE - self.points_left_to_others(urgency);
         let mut used = self.points.values().sum::<u64>() + cost.points();
         for (second, points) in &self.points {
             if used <= most {
@@ -300,6 +300,20 @@ impl Usage {
             }
         }
         0
+    }
+
+    /// How many of a minute's points are for who goes first. What people look at leaves twice what
+    /// signs of life take on average, because they come as they like.
+    fn points_left_to_others(&self, urgency: Urgency) -> u64 {
+        let each = RENEWAL_CALLS * Cost::Write.points();
+        let due = || self.keepers.values().map(|beat| MINUTE * each / beat.every.max(SECOND));
+        match urgency {
+            Urgency::Renewal => 0,
+            Urgency::Normal => POINTS_FOR_RENEWALS,
+            Urgency::Mirror => {
+                (due().sum::<u64>() * 2 + POINTS_FOR_RENEWALS).min(MOST_POINTS_FOR_RENEWALS)
+            }
+        }
     }
 
     /// When it is the turn of a change, where they are apart.

@@ -118,18 +118,22 @@ fn silence_grows_where_github_does_not_say_how_long() {
 #[test]
 fn what_people_look_at_leaves_room_for_signs_of_life_that_are_still_to_come() {
     let mut usage = Usage::default();
-    for keeper in 0..40 {
-        usage.beat(&keeper.to_string(), Duration::from_secs(100), at(0));
-    }
-    // 40 that give one every 100 s, of two changes each: 2,880 in an hour.
     let mut shown = 0;
-    while usage.plan(Cost::Write, Urgency::Mirror, at(shown)) == Plan::Go {
-        usage.sent(Cost::Write, Urgency::Mirror, at(shown));
+    // 40 that give one every 100 s, of two changes each: 2,880 in an hour.
+    let plan = |usage: &mut Usage, shown: u64| {
+        for keeper in 0..40 {
+            usage.beat(&keeper.to_string(), Duration::from_secs(100), at(shown * 2));
+        }
+        usage.plan(Cost::Write, Urgency::Mirror, at(shown * 2))
+    };
+    while plan(&mut usage, shown) == Plan::Go {
+        usage.sent(Cost::Write, Urgency::Mirror, at(shown * 2));
         shown += 1;
     }
     assert_eq!(shown, 3_400 - 2_880);
-    assert_eq!(usage.plan(Cost::Write, Urgency::Normal, at(shown)), Plan::Go);
-    assert_eq!(usage.plan(Cost::Write, Urgency::Renewal, at(shown)), Plan::Go);
+    for urgency in [Urgency::Normal, Urgency::Renewal] {
+        assert_eq!(usage.plan(Cost::Write, urgency, at(shown * 2)), Plan::Go);
+    }
 }
 
 #[test]

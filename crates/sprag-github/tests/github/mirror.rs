@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sprag_core::{Client, Holder, Loss, Strategy, TaskInfo};
+use sprag_core::{Client, Holder, Loss, Store, Strategy, TaskInfo};
 use sprag_github_sim::Simulator;
 
-use crate::place::{Place, REPO, until};
+use crate::place::{Place, REPO, request, until};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -162,21 +162,21 @@ async fn a_comment_whose_answer_was_lost_is_found_and_never_written_twice() {
 async fn the_comment_of_a_killed_holder_is_found_by_its_taker() {
     let place = Place::generous();
     let issue = place.github.add_issue(REPO, "Build is red");
-    let dead = place.client();
-    let lost = dead.lock("issue-1").ttl(TTL).no_renewal().holder(worker("dead"));
-    let lost = lost.acquire().await.unwrap();
+    // Nobody gives signs of life for it.
+    let dead = place.store();
+    dead.try_acquire(&request(1, TTL)).await.unwrap();
     until("it is shown", || !comments(&place.github, issue).is_empty()).await;
+    drop(dead);
     // Whoever looks like a lock and is a stranger is left alone.
     let fake = "`mallory` holds this issue <!-- sprag-lock -->";
     place.github.comment_as(REPO, issue, "mallory", fake);
-    std::mem::forget(lost);
     let steal = Strategy::StealStale { after: Duration::ZERO };
     let taker = place.client();
     let guard = taker.lock("issue-1").strategy(steal).holder(worker("taker")).acquire().await;
     let guard = guard.unwrap();
     until("it is shown", || comments(&place.github, issue)[0].contains("taker")).await;
     let told = comments(&place.github, issue);
-    assert!(told[0].contains("took it over from `dead`"), "{told:?}");
+    assert!(told[0].contains("took it over from `worker-1`"), "{told:?}");
     assert_eq!((told.len(), told[1].as_str()), (2, fake));
     guard.release().await.unwrap();
 }
