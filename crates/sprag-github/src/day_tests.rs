@@ -119,4 +119,18 @@ fn forty_workers_with_three_locks_each_stay_inside_of_the_limits() {
         let comments = state.repo("acme/app").unwrap().comments(issue).len();
         assert!(comments <= 1, "issue {issue} has {comments} comments");
     }
+    let oldest = (1..=WORKERS * LOCKS).map(|issue| silence_shown(&github, issue)).max().unwrap();
+    println!("the oldest heartbeat that is shown is {}m old", oldest / 60);
+    assert!(oldest <= 35 * 60, "{oldest} s: at least every half an hour, and a heartbeat later");
+}
+
+/// How many seconds ago the comment of an issue says that its holder gave a sign of life.
+fn silence_shown(github: &Simulator, issue: u64) -> u64 {
+    let state = github.state();
+    let comments = state.repo("acme/app").unwrap().comments(issue);
+    let body = comments[0].now().unwrap().body.clone();
+    let json = body.split("```json\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let told: crate::LockMetadata = serde_json::from_str(json).unwrap();
+    let shown = crate::time::parse(&told.lock.heartbeat_last).unwrap();
+    (github.clock().unix_micros() / 1_000_000).saturating_sub(shown)
 }

@@ -16,9 +16,10 @@ const CONTENT_PER_MINUTE: usize = 75;
 const CONTENT_PER_HOUR: usize = 480;
 /// GitHub allows 900 points a minute: 1 for reading, 5 for writing.
 const POINTS_PER_MINUTE: u64 = 880;
-/// Of those, what is left to signs of life, and the most that is.
+/// Of those, what is left to signs of life.
 const POINTS_FOR_RENEWALS: u64 = 120;
-const MOST_POINTS_FOR_RENEWALS: u64 = 600;
+/// And what people look at leaves: enough for the signs of life of 40 workers, whenever they come.
+const POINTS_FOR_ALL_BUT_SHOWING: u64 = 300;
 /// What people look at stops where all changes of an hour would come to this, with the signs of life
 /// that are due in it: all of them together stay below one a second.
 const CHANGES_PER_HOUR: u64 = 3_400;
@@ -288,7 +289,7 @@ impl Usage {
 
     /// When the points of one more request fit into the minute.
     fn points_free(&self, cost: Cost, urgency: Urgency) -> u64 {
-        let most = POINTS_PER_MINUTE - self.points_left_to_others(urgency);
+        let most = POINTS_PER_MINUTE - Self::points_left_to_others(urgency);
         let mut used = self.points.values().sum::<u64>() + cost.points();
         for (second, points) in &self.points {
             if used <= most {
@@ -302,17 +303,12 @@ impl Usage {
         0
     }
 
-    /// How many of a minute's points are for who goes first. What people look at leaves twice what
-    /// signs of life take on average, because they come as they like.
-    fn points_left_to_others(&self, urgency: Urgency) -> u64 {
-        let each = RENEWAL_CALLS * Cost::Write.points();
-        let due = || self.keepers.values().map(|beat| MINUTE * each / beat.every.max(SECOND));
+    /// How many of a minute's points are for who goes first.
+    const fn points_left_to_others(urgency: Urgency) -> u64 {
         match urgency {
             Urgency::Renewal => 0,
             Urgency::Normal => POINTS_FOR_RENEWALS,
-            Urgency::Mirror => {
-                (due().sum::<u64>() * 2 + POINTS_FOR_RENEWALS).min(MOST_POINTS_FOR_RENEWALS)
-            }
+            Urgency::Mirror => POINTS_FOR_ALL_BUT_SHOWING,
         }
     }
 

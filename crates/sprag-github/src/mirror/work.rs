@@ -12,6 +12,8 @@ use crate::time;
 
 /// How often a comment is looked for whose answer was lost.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often GitHub is asked to change a comment if it does not answer.
+const TRIES: u32 = 3;
 
 impl Shared {
     /// Works until the mirror is dropped and everything is done.
@@ -78,10 +80,10 @@ impl Shared {
         let body = shown.note.to_comment();
         let known = shown.comment.as_ref().map(|(id, _)| *id);
         let hint = known.or_else(|| self.hints.get(shown.issue));
-        let edit = |id: u64| self.client.edit_comment(id, &body).ok();
-        let mut edited = hint.and_then(edit);
+        let edit = |id: Option<u64>| id.map_or(Ok(None), |id| self.edit(id, &body));
+        let mut edited = edit(hint)?;
         if edited.is_none() && shown.unsure {
-            edited = self.find(shown)?.and_then(edit);
+            edited = edit(self.find(shown)?)?;
         }
         let comment = match edited {
             Some(comment) => comment,
@@ -96,6 +98,21 @@ impl Shared {
         shown.comment = Some((comment.id, body));
         shown.refreshed = self.clock.now();
         Ok(())
+    }
+
+    /// Changes a comment; `None` if it is gone, or not ours to be changed. What is only not answered
+    /// is asked for again, because a comment that may be there is not written twice.
+    fn edit(&self, comment: u64, body: &str) -> Result<Option<Comment>> {
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            match self.client.edit_comment(comment, body) {
+                Ok(comment) => return Ok(Some(comment)),
+                Err(error) if !error.is_indeterminate() => return Ok(None),
+                Err(error) if tries == 0 || error.is_rate_limited() => return Err(error),
+                Err(_) => std::thread::park_timeout(LOOK),
+            }
+        }
     }
 
     /// The newest comment of the lock that somebody wrote who may. It is only written over.

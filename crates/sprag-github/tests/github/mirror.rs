@@ -151,11 +151,16 @@ async fn a_comment_whose_answer_was_lost_is_found_and_never_written_twice() {
     let client = Client::new(std::sync::Arc::new(store.clone()));
     let guard = client.lock("issue-1").holder(worker("w")).acquire().await.unwrap();
     until("it is there", || !comments(&place.github, issue).is_empty()).await;
+    // And so is the one that says what came of it, once it is known which one it is.
+    store.shown(guard.lease()).await.ok();
+    let edits = sprag_github_sim::Target::Kind("PATCH /repos/{owner}/{repo}/issues/comments");
+    place.github.fail_next(edits, sprag_github_sim::Fault::ErrorBefore(502));
     store.conclude(guard.lease(), "it works", Duration::from_secs(20)).await;
     guard.release().await.unwrap();
     let told = comments(&place.github, issue);
     assert!(told.len() == 1 && told[0].contains("Result: `it works`"), "{told:?}");
     assert_eq!(metadata(&told[0])["lock"]["result"], "it works");
+    assert_eq!(place.github.pending_faults(), 0, "both of them happened");
 }
 
 #[tokio::test]
