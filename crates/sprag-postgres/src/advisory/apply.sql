@@ -89,20 +89,30 @@ BEGIN
   RETURN answer;
 END $$;
 
--- The short way, see lease/sql/plain.sql: the session lock first, then the row.
+-- The short ways, see lease/sql/plain.sql: the session lock first, then the row.
 CREATE FUNCTION sprag.take_advisory_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
   not_after_ms bigint, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   my_session text := current_setting('sprag.session');
   taken text;
+  wish jsonb;
+  joined jsonb;
 BEGIN
   IF NOT sprag.is_quiet() AND pg_try_advisory_lock(lock_key) THEN
     taken := sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, lock_key, my_session);
     IF taken IS NOT NULL THEN
-      PERFORM sprag.durable(false);
       RETURN taken || ' ' || my_session;
     END IF;
     PERFORM pg_advisory_unlock(lock_key);
+    wish := command::jsonb;
+    IF wish ? 'session' THEN
+      wish := wish || jsonb_build_object('session', my_session);
+    END IF;
+    joined := sprag.plain_join(ns, lock, wish, asked, not_after_ms, 'sprag_' || my_session,
+      my_session);
+    IF joined IS NOT NULL THEN
+      RETURN joined || jsonb_build_object('session', my_session, 'outsider', NULL, 'leaving', false);
+    END IF;
   END IF;
   RETURN sprag.advisory_v1(ns, lock, command::jsonb, lock_key)::text;
 END $$;
@@ -110,11 +120,16 @@ END $$;
 CREATE FUNCTION sprag.leave_advisory_v1(ns text, lock text, asked text, lock_key bigint)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
+  my_session text := current_setting('sprag.session');
   left_by text := sprag.plain_leave(ns, lock, asked);
+  passed jsonb;
 BEGIN
   IF left_by IS NOT NULL THEN
-    PERFORM sprag.durable(false);
-    RETURN left_by || ' ' || current_setting('sprag.session');
+    RETURN left_by || ' ' || my_session;
+  END IF;
+  passed := sprag.plain_pass(ns, lock, asked, 'sprag_' || my_session, my_session);
+  IF passed IS NOT NULL THEN
+    RETURN passed || jsonb_build_object('session', my_session, 'outsider', NULL, 'leaving', false);
   END IF;
   RETURN sprag.advisory_v1(ns, lock, jsonb_build_object('do', 'release', 'lease', asked),
     lock_key)::text;
@@ -125,13 +140,19 @@ END $$;
 CREATE FUNCTION sprag.renew_advisory_v1(ns text, locks text[], commands jsonb,
   lock_keys bigint[]) RETURNS TABLE (answer jsonb, session text) LANGUAGE plpgsql AS $$
 DECLARE
-  answers jsonb[] := sprag.renew_v1(ns, locks, commands, NULL);
+  answers jsonb[] := sprag.renew_v1(ns, locks, commands,
+    'sprag_' || current_setting('sprag.session'));
   mode jsonb;
   asked text;
 BEGIN
   session := current_setting('sprag.session');
   FOR place IN 1 .. cardinality(locks) LOOP
     answer := answers[place];
+    -- Whose turn it is because another's time was over.
+    IF answer ? 'told' THEN
+      answer := answer || jsonb_build_object('session', session,
+        'told', sprag.hand_over(ns, locks[place], lock_keys[place], answer -> 'told'));
+    END IF;
     mode := answer -> 'outcome' -> 'granted' -> 'mode';
     asked := commands -> (place - 1) ->> 'lease';
     IF mode IS NOT NULL AND NOT sprag.is_plain(ns, locks[place], asked)

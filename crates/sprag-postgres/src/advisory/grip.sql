@@ -25,10 +25,8 @@ CREATE UNLOGGED TABLE sprag.era (
 );
 INSERT INTO sprag.era VALUES (0);
 
-CREATE FUNCTION sprag.is_quiet() RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN sprag.now_us() < current_setting('sprag.quiet_until')::bigint;
-END $$;
+CREATE FUNCTION sprag.is_quiet() RETURNS boolean LANGUAGE sql VOLATILE
+RETURN sprag.now_us() < current_setting('sprag.quiet_until')::bigint;
 
 -- Whether a session is over. After a restart of the server all are; but those who held a lock may be
 -- out of reach, and are given the time in which they notice.
@@ -119,6 +117,8 @@ END $$;
 CREATE FUNCTION sprag.begin_session_v1(session text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM set_config('sprag.session', session, false);
+  -- Its locks end with the server: nothing of it has to be on the disk.
+  PERFORM set_config('synchronous_commit', 'off', false);
   PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));
   INSERT INTO sprag.era VALUES (sprag.now_us()) ON CONFLICT DO NOTHING;
   -- No session outlives a crash, so this is true for as long as it lives.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join_all;
+use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::{ErrorKind, Result};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
@@ -123,6 +124,7 @@ impl Connector {
     async fn greet(&self, client: &Client) -> Result<Server> {
         let config = &self.config;
         let refuse = |kind, message: String| Err(error(kind, message));
+        let asked = BootClock.now();
         let row = client.query_typed_one(HELLO, &[]).await.map_err(|e| from_postgres(config, e))?;
         let (pid, standby, fixed): (i32, bool, bool) = (row.get(0), row.get(1), row.get(2));
         let (number, version, encoding): (i32, String, String) =
@@ -151,7 +153,7 @@ impl Connector {
             return refuse(ErrorKind::Refused, message);
         }
         let now_us = u64::try_from(row.get::<_, i64>(6)).unwrap_or(0);
-        Ok(Server { version, pooled, now_us })
+        Ok(Server { version, pooled, now_us, asked })
     }
 
     /// Makes the session ours. Behind a pool there is none: the next transaction may be on another
@@ -181,7 +183,9 @@ pub(crate) struct Server {
     /// Whether there is a connection pool in between, so that nothing lasts longer than a
     /// transaction.
     pub(crate) pooled: bool,
+    /// Its clock, as it answered a question that was asked then.
     pub(super) now_us: u64,
+    pub(super) asked: Moment,
 }
 
 /// A connection, until something goes wrong with it.
@@ -242,6 +246,6 @@ impl Line {
 #[cfg(test)]
 impl Server {
     pub(crate) fn example() -> Self {
-        Self { version: "15.0".into(), pooled: false, now_us: 0 }
+        Self { version: "15.0".into(), pooled: false, now_us: 0, asked: Moment::START }
     }
 }

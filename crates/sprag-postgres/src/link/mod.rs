@@ -57,6 +57,8 @@ struct Desk {
     connector: Connector,
     ear: Ear,
     pace: Pace,
+    /// The same of requests for which the server waits for its disk.
+    disk_pace: Pace,
     /// The connection, while there is one.
     line: Mutex<Option<Arc<Line>>>,
     runtime: OnceLock<Handle>,
@@ -72,7 +74,7 @@ impl fmt::Debug for Desk {
 pub(crate) struct Call {
     pub(crate) statement: &'static str,
     pub(crate) parameters: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
-    /// Whether the server waits for its disk, so that the answer is not worth looking for.
+    /// Whether the server waits for its disk.
     durable: bool,
 }
 
@@ -154,7 +156,8 @@ impl Link {
         let ear = Ear { wakeups: Arc::clone(&wakeups), holdings };
         let connector = Connector::new(config, prepare, vital)?;
         let (line, runtime) = (Mutex::default(), OnceLock::new());
-        let desk = Arc::new(Desk { connector, ear, pace: Pace::new(), line, runtime });
+        let (pace, disk_pace) = (Pace::new(), Pace::new());
+        let desk = Arc::new(Desk { connector, ear, pace, disk_pace, line, runtime });
         let (jobs, inbox) = mpsc::channel(WAITING);
         let (listen, skew) = (Arc::new(Notify::new()), Arc::new(AtomicI64::new(0)));
         let (wish, measured) = (Arc::clone(&listen), Arc::clone(&skew));
@@ -188,9 +191,9 @@ impl Link {
         let (answer, answered) = oneshot::channel();
         match (self.desk.line(), self.desk.runtime.get()) {
             (Some(line), Some(runtime)) => {
-                let looks = !call.durable;
+                let pace = if call.durable { &self.desk.disk_pace } else { &self.desk.pace };
                 let mut work = Box::pin(Arc::clone(&self.desk).work(Arc::clone(&line), call));
-                if looks && let Some(found) = self.look(&line, work.as_mut()).await {
+                if let Some(found) = look(pace, &line, work.as_mut()).await {
                     return found;
                 }
                 runtime.spawn(finish(Arc::clone(&self.desk), line, work, answer));
@@ -201,23 +204,6 @@ impl Link {
             }
         }
         answered.await.map_err(|_| ended())?
-    }
-
-    /// Looks for an answer for a moment, if answers usually come that soon.
-    async fn look<F: Future>(&self, line: &Line, mut work: Pin<&mut F>) -> Option<F::Output> {
-        let patience = self.desk.pace.patience()?;
-        let asked = BootClock.now();
-        let looking =
-            poll_fn(|context| Poll::Ready(line.lane.look(work.as_mut(), context, patience)));
-        match looking.await {
-            Looked::Found(answer) => {
-                self.desk.pace.found(BootClock.now().since(asked));
-                return Some(answer);
-            }
-            Looked::InVain => self.desk.pace.in_vain(),
-            Looked::Not => {}
-        }
-        None
     }
 
     /// From now on wake-ups are listened for.
@@ -240,6 +226,23 @@ impl Link {
     }
 }
 
+/// Sends a request, and looks for the answer for a moment if answers usually come that soon.
+async fn look<F: Future>(pace: &Pace, line: &Line, mut work: Pin<&mut F>) -> Option<F::Output> {
+    let patience = pace.patience();
+    let longest = patience.unwrap_or_default();
+    let asked = BootClock.now();
+    let looking = poll_fn(|context| Poll::Ready(line.lane.look(work.as_mut(), context, longest)));
+    match looking.await {
+        Looked::Found(answer) => {
+            pace.found(BootClock.now().since(asked));
+            return Some(answer);
+        }
+        Looked::InVain if patience.is_some() => pace.in_vain(),
+        Looked::InVain | Looked::Not => {}
+    }
+    None
+}
+
 fn skew(server_ms: u64, sent: Moment) -> i64 {
     let server = i64::try_from(server_ms).unwrap_or(i64::MAX);
     server.saturating_sub(i64::try_from(sent.as_millis()).unwrap_or(i64::MAX))
@@ -257,10 +260,10 @@ async fn serve(
     opened: impl FnOnce(Result<Server>),
 ) {
     let connector = &desk.connector;
-    let sent = BootClock.now();
     match connector.open().await {
         Ok(line) => {
-            measured.store(skew(line.server.now_us / 1000, sent), Ordering::Relaxed);
+            let (now_us, asked) = (line.server.now_us, line.server.asked);
+            measured.store(skew(now_us / 1000, asked), Ordering::Relaxed);
             let server = line.server.clone();
             desk.set_line(Some(Arc::new(line)));
             opened(Ok(server));

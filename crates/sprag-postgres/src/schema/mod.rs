@@ -30,6 +30,8 @@ macro_rules! objects {
             "\n",
             include_str!("../lease/sql/plain.sql"),
             "\n",
+            include_str!("../lease/sql/queue.sql"),
+            "\n",
             include_str!("../lease/sql/apply.sql"),
             "\n",
             include_str!("../advisory/grip.sql"),
@@ -181,7 +183,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "79a62a9ae455301315ce706468a16c0f78fb811cefa1e7f39e24130f44850578";
+    const FROZEN: &str = "36be2e184b58f9c55e062cf1ea23f3e8f197d117bc49c41d0796b6e1a13d55a3";
 
     #[test]
     fn the_schema_is_frozen() {

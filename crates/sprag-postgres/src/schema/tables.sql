@@ -27,7 +27,7 @@ CREATE TABLE sprag.lock (
   waiting int NOT NULL DEFAULT 0,
   -- No waiter's time is over before this.
   patience_ms bigint NOT NULL DEFAULT 0,
-  -- The only holder, of an exclusive lock that nobody waits for: the command by which it came, as it
+  -- The holder of an exclusive lock: the command by which it came, or its place in the queue, as it
   -- was written, and when it was renewed. `holders` is empty then. See lease/sql/plain.sql.
   plain text,
   plain_lease text COLLATE "C",
@@ -55,7 +55,9 @@ CREATE TABLE sprag.waiter (
   -- Where its process is woken; none through a connection pool.
   channel text,
   request jsonb NOT NULL,
-  PRIMARY KEY (space, name, lease)
+  -- By lease first. Statements that look for one compare the space with IS NOT DISTINCT FROM, so that
+  -- no plan goes through a whole queue by the other index.
+  PRIMARY KEY (lease, name, space)
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX waiter_order ON sprag.waiter (space, name, arrival, ticket);
 
@@ -67,9 +69,10 @@ CREATE TABLE sprag.trail (
   at_ms bigint NOT NULL,
   event jsonb,
   entry jsonb,
-  -- Of a plain holder: its command, its fence, and if it has left, after how long.
+  -- Of a plain holder: its command, its fence, whether it came or went, and after how long.
   plain text,
   session text,
   fence bigint,
+  came boolean,
   after_ms bigint
 );

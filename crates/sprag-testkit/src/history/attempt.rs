@@ -123,9 +123,16 @@ impl<'a> Attempt<'a> {
         taken
     }
 
+    /// Every time that it was given back.
+    pub(super) fn releases(&self) -> impl Iterator<Item = &'a Event> {
+        self.events.iter().copied().filter(|event| event.op == Op::Released)
+    }
+
     /// The moment at which it stopped believing for another reason than its deadline.
     pub(super) fn stopped(&self) -> u64 {
-        let released = self.first(Op::Released).map(|event| event.t_send_ns);
+        // A guard that is dropped while its client ends is released by both, and the answers may come
+        // in any order.
+        let released = self.releases().map(|event| event.t_send_ns).min();
         let lost = self.first(Op::Lost).map(|event| event.t_recv_ns);
         [released, lost, self.killed].into_iter().flatten().min().unwrap_or(u64::MAX)
     }

@@ -3,13 +3,29 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Place, free_port, shell};
-use crate::support::eventually;
+use crate::support::{eventually, eventually_within};
+
+/// How long it may take until a server answers: its files are made, or repaired, before.
+const START: Duration = Duration::from_secs(60);
 
 /// Does what it is told until its input ends, which it does however the test ends; then ends the
 /// server and removes its folder.
 const KEEPER: &str = r#"
+murder() {
+  # One that is stopped has no more children, and the next server needs all of them to be gone.
+  kill -STOP $server
+  children=$(grep -ls "^PPid:[[:space:]]*$server\$" /proc/[0-9]*/status | cut -d/ -f3)
+  kill -KILL $children $server
+  wait $server
+  for child in $children; do
+    while [ -e /proc/$child/exe ]; do sleep 0.01; done
+  done
+}
 if [ -z "$primary" ]; then
   make
 else
@@ -24,7 +40,7 @@ while read -r word; do
   case $word in
     stop) kill -INT $server; wait $server ;;
     kill) kill -QUIT $server; wait $server ;;
-    murder) kill -KILL $(cat /proc/$server/task/$server/children) $server; wait $server ;;
+    murder) murder ;;
     promote) $drop "$bin/pg_ctl" promote -D data ;;
     start) launch "$@" ;;
   esac
@@ -119,6 +135,39 @@ impl PostgresServer {
         self.tell("murder").await;
     }
 
+    /// Stops the process that brings to the disk what nobody waits for, until the next crash.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn stop_writer(&self) {
+        self.signal_writer(Signal::STOP);
+    }
+
+    /// Kills one of its processes; it ends all others then, and starts again by itself.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub async fn crash(&self) {
+        let before = self.signal_writer(Signal::KILL);
+        let crashed = || async { self.writer().is_ok_and(|writer| writer != before) };
+        eventually_within(START, "the server has crashed and answers", crashed).await;
+    }
+
+    fn writer(&self) -> Result<String, String> {
+        let writer = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+        let pid = self.place.sql("postgres", writer)?;
+        if pid.is_empty() { Err("there is none yet".into()) } else { Ok(pid) }
+    }
+
+    fn signal_writer(&self, signal: Signal) -> String {
+        let writer = self.writer().expect("the server has a process that writes");
+        let pid = writer.parse().ok().and_then(Pid::from_raw).expect("a process has a number");
+        kill_process(pid, signal).expect("it is ours");
+        writer
+    }
+
     /// Makes a standby a primary.
     pub async fn promote(&mut self) {
         self.say("promote");
@@ -143,7 +192,7 @@ impl PostgresServer {
     }
 
     async fn ready(&self) {
-        eventually("the server answers", || async { self.place.answers() }).await;
+        eventually_within(START, "the server answers", || async { self.place.answers() }).await;
     }
 }
 

@@ -66,6 +66,12 @@ BEGIN
 END $$;
 
 CREATE FUNCTION sprag.end_step(s sprag.step, renews boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  hold jsonb := s.holders -> 0;
+  -- Whether the short way may go on from here. That of an advisory lock has a grip.
+  plain_again boolean := hold -> 'mode' = '"exclusive"' AND (hold ->> 'fence')::bigint = s.fence
+    AND NOT hold ?| ARRAY['took_over', 'upgrading']
+    AND coalesce(current_setting('sprag.session', true), '') = '';
 BEGIN
   IF s.changed THEN
     -- An unused semaphore may come back with another number of permits.
@@ -79,8 +85,14 @@ BEGIN
     PERFORM sprag.unfold(s.ns, s.lock);
     UPDATE sprag.lock AS k
       SET version = s.version + 1, fence = s.fence, tickets = s.tickets, permits = s.permits,
-        holders = s.holders, gone = s.gone, upgrader = s.upgrader, waiting = s.waiting,
-        patience_ms = s.patience_ms, plain_lease = NULL, ended = ''
+        holders = CASE WHEN plain_again THEN '[]' ELSE s.holders END, gone = s.gone,
+        upgrader = s.upgrader, waiting = s.waiting, patience_ms = s.patience_ms, ended = '',
+        plain = CASE WHEN plain_again THEN hold::text END,
+        plain_lease = CASE WHEN plain_again THEN hold ->> 'lease' END,
+        plain_us = CASE WHEN plain_again THEN (hold ->> 'renewed_ms')::bigint * 1000
+          ELSE k.plain_us END,
+        plain_ttl_ms = CASE WHEN plain_again THEN (hold ->> 'ttl_ms')::bigint
+          ELSE k.plain_ttl_ms END
       WHERE k.space = s.ns AND k.name = s.lock;
     -- Waiters that come and go are left out: they have no fence.
     PERFORM sprag.tell(s.ns, s.lock, s.now_ms, one)
@@ -136,42 +148,27 @@ CREATE FUNCTION sprag.renew_v1(ns text, locks text[], commands jsonb, channel te
 LANGUAGE plpgsql AS $$
 DECLARE
   us bigint;
-  answers jsonb[] := array_fill(NULL::jsonb, ARRAY[cardinality(locks)]);
-  renewed record;
+  answers jsonb[];
+  command jsonb;
+  its_fence bigint;
 BEGIN
-  PERFORM FROM sprag.lock AS k WHERE k.space = ns AND k.name = ANY(locks) ORDER BY k.name FOR UPDATE;
+  PERFORM FROM (SELECT DISTINCT one COLLATE "C" AS name FROM unnest(locks) AS all_of(one) ORDER BY 1)
+      AS named,
+    LATERAL (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = named.name FOR UPDATE) AS l;
   us := sprag.now_us();
-  FOR renewed IN
-    UPDATE sprag.lock AS k
-      SET version = k.version + 1, permits = NULL, plain_us = us,
-        plain_ttl_ms = (command ->> 'ttl_ms')::bigint
-      FROM unnest(locks) WITH ORDINALITY AS named(lock, place),
-        LATERAL (SELECT commands -> (place::int - 1) AS command) AS asked
-      WHERE k.space = ns AND k.name = lock AND k.plain_lease = command ->> 'lease'
-        AND k.plain_us / 1000 + k.plain_ttl_ms > us / 1000 AND NOT command ? 'rebind'
-      RETURNING place, k.fence
-  LOOP
-    answers[renewed.place] := sprag.answer(us, jsonb_build_object('granted', jsonb_build_object(
-      'fence', renewed.fence, 'mode', 'exclusive', 'took_over', false)));
-  END LOOP;
-  FOR renewed IN
-    UPDATE sprag.lock AS k
-      SET version = k.version + 1, permits = NULL, holders = jsonb_build_array(k.holders -> 0
-        || jsonb_build_object('renewed_ms', us / 1000, 'ttl_ms', command -> 'ttl_ms'))
-      FROM unnest(locks) WITH ORDINALITY AS named(lock, place),
-        LATERAL (SELECT commands -> (place::int - 1) AS command) AS asked
-      WHERE k.space = ns AND k.name = lock AND k.waiting = 0
-        AND jsonb_array_length(k.holders) = 1 AND k.holders -> 0 -> 'lease' = command -> 'lease'
-        AND k.holders -> 0 -> 'mode' = '"exclusive"'
-        AND sprag.expires_of(k.holders -> 0) > us / 1000 AND NOT command ? 'rebind'
-      RETURNING place, k.holders -> 0 AS hold
-  LOOP
-    answers[renewed.place] := sprag.answer(us, sprag.granted(renewed.hold));
-  END LOOP;
+  -- One by one: a plan for all at once may read the whole namespace.
   FOR place IN 1 .. cardinality(locks) LOOP
-    IF answers[place] IS NULL THEN
-      answers[place] := sprag.run(ns, locks[place], commands -> (place - 1), channel);
-    END IF;
+    command := commands -> (place - 1);
+    UPDATE sprag.lock AS k
+      SET version = k.version + 1, plain_us = us, plain_ttl_ms = (command ->> 'ttl_ms')::bigint
+      WHERE k.space = ns AND k.name = locks[place] AND k.plain_lease = command ->> 'lease'
+        AND k.plain_us / 1000 + k.plain_ttl_ms > us / 1000
+        AND (k.waiting = 0 OR k.patience_ms > us / 1000) AND NOT command ? 'rebind'
+      RETURNING k.fence INTO its_fence;
+    answers[place] := CASE WHEN FOUND THEN
+      sprag.answer(us, jsonb_build_object('granted', jsonb_build_object(
+        'fence', its_fence, 'mode', 'exclusive', 'took_over', false)))
+      ELSE sprag.run(ns, locks[place], command, channel) END;
   END LOOP;
   PERFORM sprag.durable(true);
   RETURN answers;

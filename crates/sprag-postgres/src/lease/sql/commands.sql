@@ -17,7 +17,7 @@ CREATE FUNCTION sprag.stored_wait(ns text, lock text, asked text) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT w.request FROM sprag.waiter AS w
-    WHERE w.space = ns AND w.name = lock AND w.lease = asked);
+    WHERE w.lease = asked AND w.name = lock AND w.space IS NOT DISTINCT FROM ns);
 END $$;
 
 CREATE FUNCTION sprag.outcome_of_waiting(s sprag.step, lease text) RETURNS jsonb
@@ -118,26 +118,6 @@ BEGIN
   END IF;
 END $$;
 
--- The waiter that a command asks to be.
-CREATE FUNCTION sprag.wait_of(s sprag.step, command jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
-DECLARE
-  -- Force goes past the queue: as if it had been there long before everybody.
-  forced boolean := coalesce(command -> 'steal' = '"force"', false);
-  wait jsonb := jsonb_build_object('lease', command -> 'lease', 'party', command -> 'party',
-    'mode', command -> 'mode', 'ttl_ms', command -> 'ttl_ms', 'renewed_ms', s.now_ms,
-    'arrived_ms', CASE WHEN forced THEN 0 ELSE s.now_ms END,
-    'priority', CASE WHEN forced THEN 127 ELSE (command ->> 'priority')::int END,
-    'ticket', s.tickets, 'holder', command -> 'holder');
-BEGIN
-  IF command ? 'session' THEN
-    wait := wait || jsonb_build_object('session', command -> 'session');
-  END IF;
-  IF (command ->> 'fixed')::boolean THEN
-    wait := wait || '{"fixed": true}';
-  END IF;
-  RETURN wait;
-END $$;
-
 CREATE FUNCTION sprag.do_acquire(INOUT s sprag.step, command jsonb) LANGUAGE plpgsql AS $$
 DECLARE
   asked text := command ->> 'lease';
@@ -169,7 +149,7 @@ BEGIN
   END IF;
   changed_before := s.changed;
   told := jsonb_array_length(s.events);
-  s.staged := sprag.wait_of(s, command);
+  s.staged := sprag.wait_of(s.now_ms, s.tickets, command);
   s.tickets := s.tickets + 1;
   s.changed := true;
   s := sprag.promote(s);
@@ -218,7 +198,7 @@ BEGIN
     UPDATE sprag.waiter AS w
       SET request = w.request || jsonb_build_object('renewed_ms', s.now_ms),
         expires_ms = s.now_ms + (w.request ->> 'ttl_ms')::bigint
-      WHERE w.space = s.ns AND w.name = s.lock AND w.lease = asked;
+      WHERE w.lease = asked AND w.name = s.lock AND w.space IS NOT DISTINCT FROM s.ns;
     s.changed := s.changed OR FOUND;
   END IF;
   s := sprag.promote(s);

@@ -79,7 +79,7 @@ BEGIN
     END IF;
     RETURN NULL;
   END IF;
-  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, my_session, new_fence, NULL);
+  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, my_session, new_fence, true, 0);
   RETURN us || ' ' || new_fence;
 END $$;
 
@@ -97,7 +97,7 @@ BEGIN
   UPDATE sprag.lock AS k
     SET version = k.version + 1, plain_lease = NULL,
       ended = right(k.ended || asked || ' ', 264)
-    WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked
+    WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked AND k.waiting = 0
       AND k.plain_us / 1000 + k.plain_ttl_ms > sprag.now_us() / 1000
     RETURNING k.plain, k.plain_session, k.fence, k.key, k.plain_us
     INTO command, its_session, its_fence, its_key, since_us;
@@ -105,7 +105,7 @@ BEGIN
     RETURN NULL;
   END IF;
   us := sprag.now_us();
-  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, its_session, its_fence,
+  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, its_session, its_fence, false,
     us / 1000 - since_us / 1000);
   IF its_session = current_setting('sprag.session', true) THEN
     PERFORM pg_advisory_unlock(its_key);
@@ -114,11 +114,11 @@ BEGIN
 END $$;
 
 CREATE FUNCTION sprag.tell_plain(ns text, lock text, ms bigint, command text, my_session text,
-  its_fence bigint, after_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+  its_fence bigint, came boolean, after_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE last bigint;
 BEGIN
-  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, after_ms)
-    VALUES (ns, lock, ms, command, my_session, its_fence, tell_plain.after_ms)
+  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
+    VALUES (ns, lock, ms, command, my_session, its_fence, tell_plain.came, tell_plain.after_ms)
     RETURNING sequence INTO last;
   IF last % 500 = 0 THEN
     PERFORM sprag.forget_trail(last);
@@ -137,32 +137,6 @@ BEGIN
   IF t.session IS NOT NULL THEN
     hold := hold || jsonb_build_object('session', t.session);
   END IF;
-  RETURN sprag.event(CASE WHEN t.after_ms IS NULL THEN '"granted"'::jsonb
-    ELSE '{"gone": "released"}' END, hold, coalesce(t.after_ms, 0));
-END $$;
-
--- What a client calls. The answer is the time and the fence, or that of the long way.
-CREATE FUNCTION sprag.take_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
-  not_after_ms bigint, channel text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  taken text := sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, NULL, NULL);
-BEGIN
-  IF taken IS NOT NULL THEN
-    PERFORM sprag.durable(true);
-    RETURN taken;
-  END IF;
-  RETURN sprag.apply_v1(ns, lock, command::jsonb, channel)::text;
-END $$;
-
-CREATE FUNCTION sprag.leave_v1(ns text, lock text, asked text, channel text) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-  left_by text := sprag.plain_leave(ns, lock, asked);
-BEGIN
-  IF left_by IS NOT NULL THEN
-    PERFORM sprag.durable(false);
-    RETURN left_by;
-  END IF;
-  RETURN sprag.apply_v1(ns, lock, jsonb_build_object('do', 'release', 'lease', asked),
-    channel)::text;
+  RETURN sprag.event(CASE WHEN t.came THEN '"granted"'::jsonb ELSE '{"gone": "released"}' END, hold,
+    t.after_ms);
 END $$;

@@ -66,7 +66,7 @@ BEGIN
     RETURN;
   END IF;
   DELETE FROM sprag.waiter AS w
-    WHERE w.space = s.ns AND w.name = s.lock AND w.lease = wait ->> 'lease'
+    WHERE w.lease = wait ->> 'lease' AND w.name = s.lock AND w.space IS NOT DISTINCT FROM s.ns
     RETURNING w.channel INTO s.woken_at;
   s.waiting := s.waiting - 1;
 END $$;

@@ -113,10 +113,12 @@ BEGIN
 END $$;
 
 -- What was granted or renewed must not be forgotten in a crash. What was given back may; and all of
--- an advisory lock, which ends with the server.
+-- an advisory lock, see begin_session_v1.
 CREATE FUNCTION sprag.durable(must boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT must OR coalesce(current_setting('sprag.session', true), '') <> '' THEN
+  IF coalesce(current_setting('sprag.session', true), '') <> '' THEN
+    RETURN;
+  ELSIF NOT must THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   ELSIF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);

@@ -115,7 +115,9 @@ fn has_ended(lock: &Lock<'_>, attempt: &Attempt<'_>, fence: Fence, release: &Eve
     let expired = until.is_some_and(|until| until <= release.t_recv_ns);
     let told = attempt.first(Op::Lost).is_some_and(|lost| lost.t_recv_ns <= release.t_recv_ns);
     let broken = lock.evicted.iter().any(|event| event.fence == Some(fence));
-    expired || told || broken || attempt.killed.is_some()
+    // It may have been given back twice at once, and the second answer come first.
+    let given_back = attempt.releases().count() > 1;
+    expired || told || broken || given_back || attempt.killed.is_some()
 }
 
 /// C9: who believes to hold the lock is listed as a holder.

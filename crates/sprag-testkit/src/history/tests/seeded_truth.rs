@@ -117,3 +117,15 @@ fn c9_sees_a_holder_that_the_store_does_not_know() {
     let across = look(61, &[]).at(58 * MS, 61 * MS);
     assert_eq!(checks(&[before[0].clone(), across, before[2].clone()], &rules()), NONE);
 }
+
+#[test]
+fn who_gives_back_twice_at_once_may_hear_the_second_answer_first() {
+    let second = event(Op::Released, 1, 41).outcome(Outcome::AlreadyLost);
+    let first = event(Op::Released, 1, 42).outcome(Outcome::Freed).at(20 * MS, 42 * MS);
+    let next = granted(2, 2, 30, 60);
+    let twice = [granted(1, 1, 10, 50), second.clone(), first, next.clone()];
+    assert_eq!(checks(&twice, &rules()), NONE);
+    assert_eq!(checks(&twice[..3], &rules()), NONE);
+    let once = [granted(1, 1, 10, 50), second, next];
+    assert_eq!(checks(&once, &rules()), [Check::C2], "without the first it is a violation");
+}
