@@ -95,10 +95,11 @@ impl Wire for Native {
         let asked = self.remote.ask(Service::ReceivePack, &mut ask);
         let said = match asked {
             Ok(reply) => report(&reply.body, &changes),
-            Err(Failure { error, sent: true }) => {
+            // Whoever was never asked for what to send has sent nothing.
+            Err(Failure { error, sent: true }) if !changes.is_empty() => {
                 changes.iter().map(|_| Said::Nothing(error.clone())).collect()
             }
-            Err(Failure { error, sent: false }) => return Err(error),
+            Err(Failure { error, .. }) => return Err(error),
         };
         let pushed = self.settle(&changes, said, atomic);
         Ok(pushed.into_iter().zip(changes).map(|(pushed, change)| (pushed, change.new)).collect())

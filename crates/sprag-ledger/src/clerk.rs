@@ -219,6 +219,15 @@ impl Clerk {
         }
         let sent = self.library.clock.now();
         match self.library.ledger.swap(&changes) {
+            // An answer that says less than was asked is none.
+            Ok(swapped) if swapped.len() != changes.len() => {
+                self.lose_sight(&about, &changes);
+                let message = "the ledger did not answer for every change: ask again";
+                Carried::Failed(
+                    self.library.error(ErrorKind::Unavailable, message),
+                    plan.into_jobs(),
+                )
+            }
             Ok(swapped) if swapped.iter().all(|one| matches!(one, Swapped::Done(_))) => {
                 self.settle(plan, &about, swapped, sent)
             }
