@@ -27,14 +27,12 @@ mod wait;
 mod ward;
 mod wire;
 
-use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use rustix::process::getpgrp;
 use sprag::Loss;
 use sprag::clock::{BootClock, Clock};
 
@@ -50,7 +48,6 @@ use self::socket::Desk;
 use self::taken::{Taken, Taking};
 use self::wait::Waited;
 use self::ward::Ward;
-use self::wire::Order;
 use crate::args::Run;
 use crate::code::Code;
 use crate::commands::Outcome;
@@ -225,29 +222,14 @@ impl<'a> Session<'a> {
     /// Runs the command.
     fn hold(&mut self, taken: Taken, holder: &str) -> Result<(&'static str, Exit), Failure> {
         let plan = self.plan;
-        let told = taken.valid_until();
         let desk = Desk::open().ok();
-        let socket = desk.as_ref().map(Desk::path);
-        let shared_group = std::fs::File::open("/dev/tty").is_ok();
-        let order = Order {
-            valid_until: told,
-            kill_after: plan.kill_after,
-            margin: plan.margin(),
-            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
-            on_lost: plan.on_lost.clone(),
-            socket: socket.map(Into::into).unwrap_or_default(),
-            directory: OsString::new(),
-            command: plan.command.clone(),
-            environment: environment::variables(plan, &taken, holder, socket),
-            without: environment::without(),
-        };
+        let order = plan.order(&taken, holder, desk.as_ref().map(Desk::path));
+        let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
-        while let Some(signal) = self.signals.next() {
-            if signal.ends() && !signal.is_ignored() {
-                drop(taken);
-                wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
-                return Ok(("interrupted", Exit::signal(signal.number)));
-            }
+        if let Some(signal) = self.signals.next_that_ends() {
+            drop(taken);
+            wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
+            return Ok(("interrupted", Exit::signal(signal.number)));
         }
         self.ward.command(order, self.opened.client().lifeline()).map_err(bug)?;
         self.notify.ready(&format!("holding {}", quoted(plan)));

@@ -1,11 +1,15 @@
 //! [`Plan`]: what `sprag run` was asked to do, checked before anything is touched.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::getpgrp;
 use sprag::{LockName, Mode, PartyId, Strategy, Wait};
 
 use super::environment::{self, Around};
+use super::holding::Holding;
+use super::wire::Order;
 use crate::args::{IfHeld, OnLost, Run};
 use crate::code::Code;
 use crate::config::Origin;
@@ -129,6 +133,24 @@ impl Plan {
             Wait::No => Duration::ZERO,
             Wait::AtMost(limit) => limit.min(LONGEST),
             Wait::Forever => LONGEST,
+        }
+    }
+
+    /// What the guardian is told once the locks are taken.
+    pub(super) fn order(&self, taken: &dyn Holding, holder: &str, socket: Option<&Path>) -> Order {
+        // With a terminal, the command has to be where the terminal's signals go.
+        let shared_group = std::fs::File::open("/dev/tty").is_ok();
+        Order {
+            valid_until: taken.valid_until(),
+            kill_after: self.kill_after,
+            margin: self.margin(),
+            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
+            on_lost: self.on_lost.clone(),
+            socket: socket.map(Into::into).unwrap_or_default(),
+            directory: OsString::new(),
+            command: self.command.clone(),
+            environment: environment::variables(self, taken, holder, socket),
+            without: environment::without(),
         }
     }
 

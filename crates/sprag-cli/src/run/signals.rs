@@ -109,6 +109,11 @@ impl Signals {
         let number = u8::try_from(info.ssi_signo).ok().filter(|number| *number > 0)?;
         Some(Received { number, from_kernel: info.ssi_code == FROM_KERNEL })
     }
+
+    /// The next one that ends this process.
+    pub(crate) fn next_that_ends(&self) -> Option<Received> {
+        std::iter::from_fn(|| self.next()).find(|signal| signal.ends() && !signal.is_ignored())
+    }
 }
 
 impl AsFd for Signals {

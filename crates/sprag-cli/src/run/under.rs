@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::process::getpgrp;
 use sprag::LockGuard;
 use sprag::clock::{BootClock, Clock};
 
@@ -15,8 +14,7 @@ use super::plan::Plan;
 use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
 use super::socket::Desk;
 use super::ward::Ward;
-use super::wire::Order;
-use super::{bug, environment, exit_of, not_started};
+use super::{bug, exit_of, not_started};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -59,12 +57,7 @@ impl Reins {
 
     /// A signal that came while nothing ran, and ends this process.
     pub(crate) fn pulled(&self) -> Option<Exit> {
-        while let Some(signal) = self.0.next() {
-            if signal.ends() && !signal.is_ignored() {
-                return Some(Exit::signal(signal.number));
-            }
-        }
-        None
+        self.0.next_that_ends().map(|signal| Exit::signal(signal.number))
     }
 }
 
@@ -73,24 +66,11 @@ impl Under<'_> {
     pub(crate) fn run(self, reins: &Reins, context: &Context) -> Result<Ran, Failure> {
         let (plan, taken) = (self.plan, &self.guard as &dyn Holding);
         let mut ward = Ward::start(self.guard.name().as_str()).map_err(bug)?;
-        let told = taken.valid_until();
         let desk = Desk::open().ok();
-        let socket = desk.as_ref().map(Desk::path);
-        let shared_group = std::fs::File::open("/dev/tty").is_ok();
-        let mut environment = environment::variables(plan, taken, self.holder, socket);
-        environment.extend(self.variables);
-        let order = Order {
-            valid_until: told,
-            kill_after: plan.kill_after,
-            margin: plan.margin(),
-            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
-            on_lost: plan.on_lost.clone(),
-            socket: socket.map(Into::into).unwrap_or_default(),
-            directory: self.directory.into(),
-            command: plan.command.clone(),
-            environment,
-            without: environment::without(),
-        };
+        let mut order = plan.order(taken, self.holder, desk.as_ref().map(Desk::path));
+        order.directory = self.directory.into();
+        order.environment.extend(self.variables);
+        let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
         if let Some(exit) = reins.pulled() {
             ward.end();
