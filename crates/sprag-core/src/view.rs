@@ -100,4 +100,7 @@ pub struct WaiterView {
     pub ticket: u64,
     /// How long it has been waiting by the store's clock.
     pub waiting: Duration,
+    /// When it began to wait, in milliseconds by the store's clock: the same for everybody, whenever
+    /// they look.
+    pub arrived_ms: u64,
 }

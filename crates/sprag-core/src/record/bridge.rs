@@ -224,6 +224,7 @@ impl Record {
                     priority: wait.priority,
                     ticket: wait.ticket,
                     waiting: Duration::from_millis(now.saturating_sub(wait.arrived_ms)),
+                    arrived_ms: wait.arrived_ms,
                 })
                 .collect(),
         }

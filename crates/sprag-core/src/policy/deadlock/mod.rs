@@ -20,7 +20,6 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::time::Duration;
 
 use crate::fence::Fence;
 use crate::id::{LeaseId, PartyId};
@@ -59,8 +58,9 @@ pub struct Edge {
     pub ticket: u64,
     /// Its priority.
     pub priority: i8,
-    /// How long it has been waiting; nothing for an upgrade.
-    pub waiting: Duration,
+    /// When it began to wait, by the store's clock; 0 for an upgrade. For how long it has been
+    /// waiting would depend on who looks when, and two that came at once could both be the youngest.
+    pub arrived_ms: u64,
     /// Whether it holds the lock and waits to be alone.
     pub upgrading: bool,
     /// Who is in its way, of the parties in the deadlock.
@@ -84,7 +84,7 @@ impl Deadlock {
     fn new(mut members: Vec<Edge>) -> Option<Self> {
         members.sort_by(|a, b| (&a.lock, a.waiter).cmp(&(&b.lock, b.waiter)));
         let rank = |edge: &&Edge| {
-            let youngest = (edge.waiting, Reverse(edge.waiter));
+            let youngest = Reverse((edge.arrived_ms, edge.waiter));
             (edge.upgrading, edge.priority, youngest)
         };
         let victim = members.iter().min_by_key(rank)?.waiter;

@@ -1,7 +1,6 @@
 //! Random locks, and a second opinion on who can run.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -103,9 +102,9 @@ fn any_views() -> impl Strategy<Value = Vec<LockView>> {
     (locks, vary).prop_map(|((a, b, c, d, e), vary)| {
         let mut views = vec![a, b, c, d, e];
         let waiters = views.iter_mut().flat_map(|view| &mut view.waiters);
-        for (wait, (priority, waiting)) in waiters.zip(vary) {
+        for (wait, (priority, arrived)) in waiters.zip(vary) {
             wait.priority = priority;
-            wait.waiting = Duration::from_secs(waiting);
+            wait.arrived_ms = arrived;
         }
         views
     })

@@ -181,7 +181,7 @@ fn upgrade_edge(view: &LockView, hold: &HolderView, blocked_by: Vec<Blocker>) ->
         worker: hold.holder.worker_id.clone(),
         ticket: 0,
         priority: 0,
-        waiting: Duration::ZERO,
+        arrived_ms: 0,
         upgrading: true,
         blocked_by,
     }
@@ -195,7 +195,7 @@ fn wait_edge(view: &LockView, wait: &WaiterView, blocked_by: Vec<Blocker>) -> Ed
         worker: wait.holder.worker_id.clone(),
         ticket: wait.ticket,
         priority: wait.priority,
-        waiting: wait.waiting,
+        arrived_ms: wait.arrived_ms,
         upgrading: false,
         blocked_by,
     }

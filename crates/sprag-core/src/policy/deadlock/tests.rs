@@ -44,6 +44,7 @@ fn wait(lock: &str, letter: char, mode: Mode, number: usize) -> WaiterView {
         priority: 0,
         ticket: number as u64,
         waiting: Duration::from_secs(10),
+        arrived_ms: 20_000,
     }
 }
 
@@ -88,7 +89,7 @@ fn two_who_wait_for_each_other() {
 #[test]
 fn a_circle_is_told_to_people() {
     let mut views = two();
-    views[1].waiters[0].waiting = Duration::from_secs(1);
+    views[1].waiters[0].arrived_ms += 9000;
     let found = find(&views, party('b')).unwrap();
     let told = "worker-a waits for \"b\" held by worker-b, who waits for \"a\" held by worker-a";
     assert_eq!(found.to_string(), told);
@@ -328,8 +329,11 @@ fn who_does_not_wait_is_in_no_deadlock() {
 fn the_victim_is_the_least_urgent_then_the_youngest_then_the_largest_lease() {
     let mut views = two();
     assert_eq!(victim_of(&views), views[1].waiters[0].lease, "the largest lease");
-    views[0].waiters[0].waiting = Duration::from_secs(9);
+    views[0].waiters[0].arrived_ms += 1;
     assert_eq!(victim_of(&views), views[0].waiters[0].lease, "the youngest");
+    // Each lock is looked at in its turn, so that one seems to have waited for longer.
+    views[0].waiters[0].waiting += Duration::from_millis(3);
+    assert_eq!(victim_of(&views), views[0].waiters[0].lease, "whoever looks when");
     views[1].waiters[0].priority = -1;
     assert_eq!(victim_of(&views), views[1].waiters[0].lease, "the least urgent");
 }
