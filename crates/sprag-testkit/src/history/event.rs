@@ -117,6 +117,8 @@ pub enum Outcome {
     Freed,
     /// The lock had been lost before the release.
     AlreadyLost,
+    /// Another release of the same lease was faster.
+    AlreadyReleased,
     /// The resource took the write.
     Accepted,
     /// The resource refused the write because of its fence.

@@ -108,6 +108,7 @@ const fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Freed => "freed",
         Outcome::AlreadyLost => "already lost",
+        Outcome::AlreadyReleased => "already released",
         Outcome::Accepted => "accepted",
         Outcome::Rejected => "rejected",
         Outcome::Unknown => "unknown",

@@ -11,7 +11,7 @@ use sprag_core::store::{
     Request, Store,
 };
 use sprag_core::{
-    AuditEntry, AuditQuery, Capability, LeaseId, LockName, LockView, Mode, Result, margin,
+    AuditEntry, AuditQuery, Capability, LeaseId, LockName, LockView, Loss, Mode, Result, margin,
 };
 
 use crate::history::{Event, Op, Outcome, Recorder};
@@ -172,6 +172,7 @@ impl Store for Recording {
         let answer = self.store.release(name, lease).await;
         asked.outcome = match &answer {
             Ok(Released::Freed) => Outcome::Freed,
+            Ok(Released::AlreadyGone(Loss::Released)) => Outcome::AlreadyReleased,
             Ok(Released::AlreadyGone(_)) => Outcome::AlreadyLost,
             Err(_) => Outcome::Unknown,
         };

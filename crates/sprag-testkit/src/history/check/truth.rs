@@ -69,13 +69,13 @@ pub(super) fn loss_is_real(lock: &Lock<'_>, rules: &Rules) -> Vec<Violation> {
     found
 }
 
-/// C9: `Freed` means that it was held until then and is gone; `AlreadyLost` that there is a
-/// reason.
+/// C9: `Freed` means that it was held until then and is gone; `AlreadyLost` that there is a reason;
+/// `AlreadyReleased` that there is another release.
 pub(super) fn releases_are_true(lock: &Lock<'_>, rules: &Rules) -> Vec<Violation> {
     let mut found = Vec::new();
     for (look, attempt) in leases_seen(lock) {
         let Some(release) = attempt.first(Op::Released) else { continue };
-        let answered = matches!(release.outcome, Some(Outcome::Freed | Outcome::AlreadyLost));
+        let answered = release.outcome.is_some_and(|outcome| outcome != Outcome::Unknown);
         if answered && look.t_send_ns >= release.t_recv_ns {
             let what = format!("{} was told that its lease is gone, and it is not", release.proc);
             found.push(Violation::new(Check::C9, lock.name, what, &[release, look]));
@@ -101,6 +101,17 @@ pub(super) fn releases_are_true(lock: &Lock<'_>, rules: &Rules) -> Vec<Violation
                     let what = format!("{} was told a loss without a reason", release.proc);
                     let shown = [grant.event, release];
                     found.push(Violation::new(Check::C9, lock.name, what, &shown));
+                }
+            }
+            Some(Outcome::AlreadyReleased) => {
+                let other =
+                    |event: &&Event| event.op == Op::Released && !std::ptr::eq(*event, release);
+                let mut others = attempt.events.iter().copied().filter(other);
+                let faster = others.any(|other| other.t_send_ns <= release.t_recv_ns);
+                if !faster && attempt.killed.is_none() {
+                    let what =
+                        format!("{} was told of a release that it did not ask for", release.proc);
+                    found.push(Violation::new(Check::C9, lock.name, what, &[grant.event, release]));
                 }
             }
             _ => {}

@@ -120,12 +120,32 @@ fn c9_sees_a_holder_that_the_store_does_not_know() {
 
 #[test]
 fn who_gives_back_twice_at_once_may_hear_the_second_answer_first() {
-    let second = event(Op::Released, 1, 41).outcome(Outcome::AlreadyLost);
+    let second = event(Op::Released, 1, 41).outcome(Outcome::AlreadyReleased);
     let first = event(Op::Released, 1, 42).outcome(Outcome::Freed).at(20 * MS, 42 * MS);
     let next = granted(2, 2, 30, 60);
     let twice = [granted(1, 1, 10, 50), second.clone(), first, next.clone()];
     assert_eq!(checks(&twice, &rules()), NONE);
     assert_eq!(checks(&twice[..3], &rules()), NONE);
     let once = [granted(1, 1, 10, 50), second, next];
-    assert_eq!(checks(&once, &rules()), [Check::C2], "without the first it is a violation");
+    assert_eq!(
+        checks(&once, &rules()),
+        [Check::C2, Check::C9],
+        "without the first it is a violation"
+    );
+}
+
+#[test]
+fn c9_sees_a_release_that_nobody_asked_for() {
+    let told = |sent: u64, ms: u64| {
+        let answer = event(Op::Released, 1, ms).outcome(Outcome::AlreadyReleased);
+        answer.at(sent * MS, ms * MS)
+    };
+    let alone = [granted(1, 1, 10, 90), told(19, 20)];
+    assert_eq!(checks(&alone, &rules()), [Check::C9]);
+    // Two at once: the one that frees it may be answered last.
+    let freed = event(Op::Released, 1, 25).outcome(Outcome::Freed).at(18 * MS, 25 * MS);
+    let both = [granted(1, 1, 10, 90), told(19, 20), freed];
+    assert_eq!(checks(&both, &rules()), NONE);
+    let late = event(Op::Released, 1, 25).outcome(Outcome::Freed).at(22 * MS, 25 * MS);
+    assert_eq!(checks(&[granted(1, 1, 10, 90), told(19, 20), late], &rules()), [Check::C9]);
 }
