@@ -1,6 +1,7 @@
 //! [`RedisStore`].
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -130,6 +131,7 @@ impl RedisStore {
             let answer = self.way.understand::<String>(answer)?;
             if let Some(message) = wire::handed_over(&answer) {
                 self.wakeups.hear(message);
+                step_aside().await;
             }
             Ok((wire::read(&command, &answer).map_err(strange_answer)?, confirmed))
         };
@@ -201,6 +203,20 @@ impl RedisStore {
             self.wakeups.close(lease);
         }
     }
+}
+
+/// Lets another task of this thread run first. Whoever has released goes straight on to ask for
+/// something else and looks for the answer, on the very thread on which its successor was woken.
+async fn step_aside() {
+    let mut stepped = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// How long a lease lasts, as a command asks for it.
