@@ -6,6 +6,8 @@ use std::time::Duration;
 /// In microseconds: a server that takes longer is not looked for, as sleeping costs less. Waking a
 /// server whose processor sleeps takes about half of it.
 const FAR: u32 = 200;
+/// The same where whoever waits sleeps meanwhile, and only keeps its thread from other work.
+const FAR_ASLEEP: u32 = 500;
 /// What is believed before the first answer.
 const GUESS: u32 = 60;
 /// While it does not pay to look, one request in so many looks all the same: things change.
@@ -17,6 +19,7 @@ pub struct Pace {
     micros: AtomicU32,
     /// Requests that did not look.
     skipped: AtomicU32,
+    far: u32,
     /// With one processor, looking would keep the server from answering.
     alone: bool,
 }
@@ -32,12 +35,19 @@ impl Pace {
     #[must_use]
     pub fn new() -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone }
+        Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), far: FAR, alone }
+    }
+
+    /// Of several that are asked together, by somebody who sleeps until they answer.
+    #[must_use]
+    pub fn of_several() -> Self {
+        let micros = AtomicU32::new(FAR);
+        Self { micros, skipped: AtomicU32::new(0), far: FAR_ASLEEP, alone: false }
     }
 
     /// Whether answers come soon enough to be looked for.
     pub fn is_quick(&self) -> bool {
-        !self.alone && self.micros.load(Ordering::Relaxed) < FAR
+        !self.alone && self.micros.load(Ordering::Relaxed) < self.far
     }
 
     /// How long to look for the answer to this request, if at all.
@@ -47,7 +57,7 @@ impl Pace {
             return Some(Duration::from_micros(u64::from(usual + usual / 4 + 30)));
         }
         let probes = self.skipped.fetch_add(1, Ordering::Relaxed) % PROBE == PROBE - 1;
-        (probes && !self.alone).then_some(Duration::from_micros(FAR as u64))
+        (probes && !self.alone).then_some(Duration::from_micros(self.far.into()))
     }
 
     /// An answer was found by looking, after so long.
@@ -57,13 +67,13 @@ impl Pace {
 
     /// Looking for an answer was in vain.
     pub fn in_vain(&self) {
-        self.learn(2 * FAR);
+        self.learn(2 * self.far);
     }
 
     fn learn(&self, took: u32) {
         let before = self.micros.load(Ordering::Relaxed);
         // An update that is lost to another one is not missed.
-        self.micros.store(before - before / 8 + took.min(2 * FAR) / 8, Ordering::Relaxed);
+        self.micros.store(before - before / 8 + took.min(2 * self.far) / 8, Ordering::Relaxed);
     }
 }
 
@@ -72,7 +82,7 @@ mod tests {
     use super::*;
 
     fn pace() -> Pace {
-        Pace { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone: false }
+        Pace { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), far: FAR, alone: false }
     }
 
     #[test]

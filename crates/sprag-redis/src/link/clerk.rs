@@ -1,7 +1,6 @@
 //! [`Clerk`]: the thread behind the callers.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use sprag_core::clock::{BootClock, Clock};
 
 use super::line::Line;
-use super::shared::{Shared, State};
+use super::shared::{Care, Shared, State};
 use super::stream::wait;
 use crate::error::Trouble;
 
@@ -29,8 +28,6 @@ pub(super) struct Clerk<C> {
     /// How long an answer may take.
     pub(super) patience: Duration,
     pub(super) connect: C,
-    /// The connection as well, to wait for it without keeping callers from it.
-    pub(super) watched: Option<OwnedFd>,
 }
 
 impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
@@ -53,19 +50,28 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
             let Some(front) = state.pending.front() else {
                 let wakeful = !shared.pace.is_quick() && idle < WAKEFUL;
                 // Under the lock, so that whoever asks from now on rings.
-                shared.roused.store(wakeful, Ordering::Release);
+                shared.cares(if wakeful { Care::Awake } else { Care::Asleep });
                 drop(state);
                 idle = if self.rest(wakeful) { idle + 1 } else { 0 };
                 continue;
             };
             idle = 0;
-            shared.roused.store(true, Ordering::Release);
-            let overdue = front.asked.plus(self.patience);
+            let (overdue, due) = (front.asked.plus(self.patience), front.asked.plus(TRUST));
             if state.line.is_none() {
+                shared.cares(Care::Awake);
                 drop(state);
                 self.reconnect();
                 continue;
             }
+            let now = BootClock.now();
+            if now < due && !state.pending.iter().any(|slot| slot.is_awaited()) {
+                // Whoever asks next finds these answers too.
+                shared.cares(Care::Dozing);
+                drop(state);
+                self.wait(PollFlags::empty(), Some(due.since(now)));
+                continue;
+            }
+            shared.cares(Care::Awake);
             if overdue <= BootClock.now() {
                 let what = format!("did not answer within {:?}", self.patience);
                 self.hang_up(&mut state, &self.trouble(&what));
@@ -94,10 +100,11 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
     }
 
     /// Takes over the first connection.
-    pub(super) fn begin(&mut self, line: Line) {
+    pub(super) fn begin(&self, line: Line) {
         // Without a second descriptor, a server that hangs up is only noticed when it is asked.
-        self.watched = rustix::io::dup(&line).ok();
-        self.shared.lock().line = Some(line);
+        let watched = rustix::io::dup(&line).ok().map(Arc::new);
+        let mut state = self.shared.lock();
+        (state.watched, state.line) = (watched, Some(line));
     }
 
     fn trouble(&self, what: &str) -> Trouble {
@@ -105,9 +112,10 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
     }
 
     /// Waits for the bell, and for the connection to be ready for `what`.
-    fn wait(&mut self, what: PollFlags, patience: Option<Duration>) -> PollFlags {
+    fn wait(&self, what: PollFlags, patience: Option<Duration>) -> PollFlags {
         let bell = PollFd::new(&self.shared.bell, PollFlags::IN);
-        let (rung, ready) = match &self.watched {
+        let watched = self.shared.watched();
+        let (rung, ready) = match watched.as_deref() {
             Some(line) if !what.is_empty() => {
                 let mut on = [bell, PollFd::new(line, what)];
                 // It only fails for want of memory; then the next turn decides.
@@ -128,7 +136,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
 
     /// Nothing is under way: waits until something is, or the server hangs up. While wakeful, it
     /// looks for answers to what is asked meanwhile, for a while; whether nothing happened then.
-    fn rest(&mut self, wakeful: bool) -> bool {
+    fn rest(&self, wakeful: bool) -> bool {
         let (what, patience) =
             if wakeful { (PollFlags::IN, Some(NAP)) } else { (PollFlags::RDHUP, None) };
         let ready = self.wait(what | PollFlags::RDHUP, patience);
@@ -158,7 +166,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
         });
         match ready {
             Ok((watched, line)) => {
-                (self.watched, state.line) = (Some(watched), Some(line));
+                (state.watched, state.line) = (Some(Arc::new(watched)), Some(line));
             }
             Err(trouble) => self.hang_up(&mut state, &trouble),
         }
@@ -167,18 +175,17 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
     /// Ends the connection. What was asked on it may be done or not, but not later: what the network
     /// has not taken yet is thrown away, or it would arrive when the network heals, after what is
     /// asked on the next connection.
-    fn hang_up(&mut self, state: &mut State, trouble: &Trouble) {
+    fn hang_up(&self, state: &mut State, trouble: &Trouble) {
         if let Some(line) = &state.line {
             line.abandon();
         }
         tracing::debug!(target: "sprag::redis", address = self.address, ?trouble, "hung up");
-        self.watched = None;
         fail_all(state, trouble);
     }
 }
 
 fn fail_all(state: &mut State, trouble: &Trouble) {
-    state.line = None;
+    (state.line, state.watched) = (None, None);
     state.unsaid.clear();
     state.pending.drain(..).for_each(|slot| slot.fail(trouble.clone()));
 }

@@ -20,6 +20,7 @@ mod shared;
 mod slot;
 mod stream;
 mod tls;
+mod vigil;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use sprag_core::{Error, ErrorKind, Loss, Result};
 pub(crate) use dialer::Dialer;
 pub(crate) use ear::{Ear, Heard};
 pub(crate) use server::Server;
+pub(crate) use vigil::Vigil;
 
 use crate::config::{Place, RedisConfig};
 use crate::error::{Trouble, strange_answer};
@@ -55,6 +57,8 @@ pub(crate) struct Link {
     timeout: Duration,
     /// Whether the server is one that sentinels name.
     follows: bool,
+    /// Whether it is asked together with others, and one [`Vigil`] looks for all answers.
+    in_company: bool,
     /// A forked child has a copy of this, but not the thread.
     process: u32,
 }
@@ -65,13 +69,19 @@ impl Link {
         config: RedisConfig,
         opened: impl FnOnce(Result<Info>) + Send + 'static,
     ) -> Result<Self> {
-        let link = Self::new(config, Some(Box::new(opened)))?;
-        Ok(link)
+        Self::new(config, Some(Box::new(opened)))
     }
 
     /// Starts the thread; it connects when something is asked.
     pub(crate) fn lazy(config: RedisConfig) -> Result<Self> {
         Self::new(config, None)
+    }
+
+    /// One of several that are asked together. It connects when something is asked.
+    pub(crate) fn in_company(config: RedisConfig) -> Result<Self> {
+        let mut link = Self::new(config, None)?;
+        link.in_company = true;
+        Ok(link)
     }
 
     fn new(config: RedisConfig, opened: Option<Opened>) -> Result<Self> {
@@ -86,8 +96,7 @@ impl Link {
         let (kept, name) = (Arc::clone(&shared), address.clone());
         let work = move || {
             let connect = || greeter.greet().map(|(line, _)| line);
-            let mut clerk =
-                Clerk { shared: kept, address: name, patience: timeout, connect, watched: None };
+            let clerk = Clerk { shared: kept, address: name, patience: timeout, connect };
             match opened {
                 None => clerk.work(),
                 Some(opened) => match greeter.greet() {
@@ -103,7 +112,8 @@ impl Link {
         let started = std::thread::Builder::new().name("sprag-redis".into()).spawn(work);
         started.map_err(|e| no_thread(&e))?;
         let process = std::process::id();
-        Ok(Self { shared, server, digests, address, host, timeout, follows, process })
+        let in_company = false;
+        Ok(Self { shared, server, digests, address, host, timeout, follows, in_company, process })
     }
 
     /// What errors call the server.
@@ -151,7 +161,12 @@ impl Link {
         calls.iter().for_each(|call| call.write(digests, &mut bytes));
         let slot = Arc::new(Slot::new(BootClock.now(), calls.len()));
         self.shared.send(&slot, &bytes)?;
-        Ok(Reply::new(Arc::clone(&self.shared), slot).await?)
+        let shared = Arc::clone(&self.shared);
+        let reply = match self.in_company {
+            true => Reply::in_company(shared, slot),
+            false => Reply::new(shared, slot),
+        };
+        Ok(reply.await?)
     }
 
     /// Until when, by the server's clock, a request that is sent now may be done.

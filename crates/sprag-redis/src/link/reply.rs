@@ -39,6 +39,14 @@ enum Looks {
 }
 
 impl Reply {
+    /// One for which somebody looks together with others, see [`Vigil`](super::Vigil).
+    pub(super) fn in_company(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
+        if !shared.is_looked_for() {
+            shared.rouse();
+        }
+        Self { shared, slot, looks: Looks::No }
+    }
+
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
         let looks = match shared.pace.patience() {
             Some(patience) => Looks::May(slot.asked.plus(patience)),
@@ -117,6 +125,7 @@ impl Future for Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
+        self.slot.abandon();
         // The request goes on without its caller; somebody has to take the answer off the line.
         self.stops_looking(false);
     }

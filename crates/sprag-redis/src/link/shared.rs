@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -20,6 +20,18 @@ const MOST: usize = 16 << 10;
 /// From so many requests under way on, the thread writes for all of them at once.
 const CROWD: usize = 8;
 
+/// How far the thread takes care of what is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Care {
+    /// Not at all: it waits for the bell.
+    Asleep,
+    /// It will by itself, in a moment: soon enough for answers that nobody waits for.
+    Dozing,
+    /// It waits for them.
+    Awake,
+}
+
 /// What callers and the thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -27,8 +39,8 @@ pub(super) struct Shared {
     pub(super) pace: Pace,
     /// Whether a caller looks for answers.
     looking: AtomicBool,
-    /// Whether the thread knows that there is something to wait for.
-    pub(super) roused: AtomicBool,
+    /// How far the thread takes care of what is under way.
+    care: AtomicU8,
     /// How many answers were taken off the line.
     pub(super) answers: AtomicU64,
     /// Written to in order to wake the thread.
@@ -41,6 +53,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     /// None before the first request, and after something went wrong.
     pub(super) line: Option<Line>,
+    /// The connection as well, to wait for it without keeping others from it.
+    pub(super) watched: Option<Arc<OwnedFd>>,
     /// The requests under way, in the order of their answers.
     pub(super) pending: VecDeque<Arc<Slot>>,
     /// What is to be said as soon as there is a line.
@@ -58,7 +72,7 @@ impl Shared {
             state: Mutex::default(),
             pace: Pace::new(),
             looking: AtomicBool::new(false),
-            roused: AtomicBool::new(false),
+            care: AtomicU8::new(Care::Asleep as u8),
             answers: AtomicU64::new(0),
             bell,
             rung: AtomicBool::new(false),
@@ -102,7 +116,8 @@ impl Shared {
         !self.looking.load(Ordering::Relaxed) && !self.looking.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes off the line what is there; whether anything was. Problems are left to the thread.
+    /// Takes off the line what is there; whether anybody waited for it. Problems are left to the
+    /// thread.
     pub(super) fn look(&self) -> bool {
         // Somebody else has it in hand: no need to stand in line.
         let Ok(mut state) = self.state.try_lock() else { return false };
@@ -125,15 +140,39 @@ impl Shared {
     /// The caller that looked gives up: let the thread wait for the answer.
     pub(super) fn looked_in_vain(&self) {
         self.looking.store(false, Ordering::Release);
-        self.roused.store(true, Ordering::Release);
+        self.care.store(Care::Awake as u8, Ordering::Release);
         self.ring();
+    }
+
+    /// The caller that looked has enough: let the next one look. What nobody waits for any more may
+    /// be taken off the line by whoever asks next.
+    pub(super) fn looked_enough(&self) {
+        self.looking.store(false, Ordering::Release);
+        let state = self.lock();
+        let next = state.pending.iter().find(|slot| slot.is_awaited()).cloned();
+        let left = !state.pending.is_empty();
+        drop(state);
+        match next {
+            Some(next) => {
+                next.wake();
+                self.rouse();
+            }
+            None if left => self.care_for_at_least(Care::Dozing),
+            None => {}
+        }
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn watched(&self) -> Option<Arc<OwnedFd>> {
+        self.lock().watched.clone()
     }
 
     pub(super) fn is_looked_for(&self) -> bool {
         self.looking.load(Ordering::Acquire)
     }
 
-    /// Takes off the line what is there, and gives it to whom it belongs; whether anything was.
+    /// Takes off the line what is there, and gives it to whom it belongs; whether anybody waited
+    /// for it.
     pub(super) fn take(&self, state: &mut State) -> io::Result<bool> {
         let State { line: Some(line), pending, .. } = state else { return Ok(false) };
         if line.waits() {
@@ -142,12 +181,12 @@ impl Shared {
         let heard = line.hear();
         let mut any = false;
         while let Some(value) = line.next()? {
-            any = true;
             self.answers.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = pending.front() else {
                 let what = "it answers what was not asked";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             };
+            any |= slot.is_awaited();
             if slot.put(value) {
                 pending.pop_front();
             }
@@ -157,9 +196,20 @@ impl Shared {
 
     /// Makes sure that the thread takes care of what is under way.
     pub(super) fn rouse(&self) {
-        if !self.roused.swap(true, Ordering::AcqRel) {
+        self.care_for_at_least(Care::Awake);
+    }
+
+    fn care_for_at_least(&self, care: Care) {
+        if self.care.load(Ordering::Acquire) < care as u8
+            && self.care.swap(Care::Awake as u8, Ordering::AcqRel) < care as u8
+        {
             self.ring();
         }
+    }
+
+    /// The thread says what it does from now on; under the lock, so that whoever needs more rings.
+    pub(super) fn cares(&self, care: Care) {
+        self.care.store(care as u8, Ordering::Release);
     }
 
     /// Wakes the thread.

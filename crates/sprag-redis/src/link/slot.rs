@@ -1,5 +1,6 @@
 //! [`Slot`]: where the answers to one request are put.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -14,6 +15,8 @@ pub(super) struct Slot {
     pub(super) asked: Moment,
     /// How many answers it gets: as many as it has commands.
     expected: usize,
+    /// Whether whoever asked still waits.
+    awaited: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -26,7 +29,16 @@ struct State {
 
 impl Slot {
     pub(super) fn new(asked: Moment, expected: usize) -> Self {
-        Self { asked, expected, state: Mutex::default() }
+        Self { asked, expected, awaited: AtomicBool::new(true), state: Mutex::default() }
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
+    }
+
+    /// Nobody waits for the answers any more.
+    pub(super) fn abandon(&self) {
+        self.awaited.store(false, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

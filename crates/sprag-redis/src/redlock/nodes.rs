@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock};
+use sprag_core::pace::Pace;
 use sprag_core::{Error, ErrorKind, LockName, Operation, Result};
 
 use super::answer::Answer;
@@ -13,13 +14,15 @@ use super::{RedlockConfig, STORE};
 use crate::config::Quarantine;
 use crate::error::error;
 use crate::keys::Keys;
-use crate::link::Link;
+use crate::link::{Link, Vigil};
 use crate::script::{Call, Script};
 
 /// The way to all nodes at once.
 #[derive(Debug)]
 pub(super) struct Nodes {
     links: Vec<Link>,
+    /// How soon enough of them answer.
+    pace: Pace,
     pub(super) timers: Timers,
     keys: Keys,
     /// How long to wait for a majority where no lease sets the pace.
@@ -38,11 +41,11 @@ impl Nodes {
     pub(super) fn start(config: &RedlockConfig) -> Result<Self> {
         // Whether a node votes is decided on the node itself.
         let nodes = config.nodes.iter().cloned();
-        let links = nodes.map(|node| Link::lazy(node.quarantine(Quarantine::Never)));
+        let links = nodes.map(|node| Link::in_company(node.quarantine(Quarantine::Never)));
         let links = links.collect::<Result<Vec<_>>>()?;
         let first = &config.nodes[0];
         let (keys, timeout) = (Keys::new(first.prefix.clone(), false), first.timeout);
-        Ok(Self { links, timers: Timers::start()?, keys, timeout })
+        Ok(Self { links, pace: Pace::of_several(), timers: Timers::start()?, keys, timeout })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -140,26 +143,45 @@ impl Nodes {
     where
         F: Future<Output = Result<T>> + Send,
     {
+        let asking: Vec<_> = asking.collect();
+        // Dropped behind what is asked: what is under way then is awaited by nobody.
+        let mut vigil = Vigil::begin(asking.iter().map(|(node, _)| self.link(*node)), &self.pace);
         let mut asking: Vec<(usize, Option<Pin<Box<F>>>)> =
-            asking.map(|(node, asked)| (node, Some(Box::pin(asked)))).collect();
+            asking.into_iter().map(|(node, asked)| (node, Some(Box::pin(asked)))).collect();
         let mut sleep = pin!(self.timers.sleep(patience));
         let mut failures = Failures::default();
         let late = std::future::poll_fn(|cx| {
-            let mut done = false;
-            // All of them, before the first answer counts: all are to be sent.
-            for (node, asked) in &mut asking {
-                let Some(Poll::Ready(answer)) = asked.as_mut().map(|asked| asked.as_mut().poll(cx))
-                else {
-                    continue;
-                };
-                *asked = None;
-                let answer = answer.map_err(|error| failures.0.push((*node, error))).ok();
-                done |= enough(*node, answer);
+            let mut looked = false;
+            loop {
+                let (mut done, mut any) = (false, false);
+                // All of them, before the first answer counts: all are to be sent.
+                for (node, asked) in &mut asking {
+                    let Some(Poll::Ready(answer)) =
+                        asked.as_mut().map(|asked| asked.as_mut().poll(cx))
+                    else {
+                        continue;
+                    };
+                    *asked = None;
+                    any = true;
+                    let answer = answer.map_err(|error| failures.0.push((*node, error))).ok();
+                    done |= enough(*node, answer);
+                }
+                if done {
+                    vigil.found();
+                    return Poll::Ready(false);
+                } else if patience.is_zero() {
+                    vigil.leaves_the_rest();
+                    return Poll::Ready(false);
+                } else if looked && !any {
+                    // It was for others, who may want this very thread.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                looked = vigil.look();
+                if !looked {
+                    return sleep.as_mut().poll(cx).map(|()| true);
+                }
             }
-            if done || patience.is_zero() {
-                return Poll::Ready(false);
-            }
-            sleep.as_mut().poll(cx).map(|()| true)
         })
         .await;
         for (node, asked) in &asking {

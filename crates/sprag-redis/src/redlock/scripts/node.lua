@@ -13,12 +13,17 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
 
-local mark = redis.call('HMGET', KEYS[3], 'saved', 'rest', 'longest')
-local saved = tostring(redis.call('LASTSAVE'))
-local longest = tonumber(mark[3] or 0)
--- A server that is restarted within the second of its last save has the same time of it: it is not
--- noted before that second is over.
-local stamp = tonumber(saved) < tonumber(time[1]) and saved or ''
+local mark, saved, longest, stamp
+
+-- What is written on the node about itself.
+local function read_mark()
+  mark = redis.call('HMGET', KEYS[3], 'saved', 'rest', 'longest')
+  saved = tostring(redis.call('LASTSAVE'))
+  longest = tonumber(mark[3] or 0)
+  -- A server that is restarted within the second of its last save has the same time of it: it is
+  -- not noted before that second is over.
+  stamp = tonumber(saved) < tonumber(time[1]) and saved or ''
+end
 
 -- Which run of the server this is.
 local function run()
@@ -26,6 +31,7 @@ local function run()
 end
 
 local function is_marked()
+  read_mark()
   if mark[1] == saved then
     return true
   end
@@ -46,14 +52,24 @@ local function abstention()
   end
 end
 
--- The longest lease that anybody asked for is how long a node rests that has forgotten it.
+-- The longest lease that anybody asked for is how long a node rests that has forgotten it. Asked
+-- after `abstention`.
 local function note_length(ttl)
   if ttl > longest then
     redis.call('HSET', KEYS[3], 'longest', ttl)
   end
 end
 
+-- What is known about a lock outlives it by so much, and by half of it at least: 'kept' says until
+-- when, so that it is not put off each time.
 local KEEP_FREE_MS = 24 * 3600000
+
+local function keep(ttl, kept)
+  if tonumber(kept or 0) < now + ttl + KEEP_FREE_MS / 2 then
+    redis.call('HSET', KEYS[2], 'kept', now + ttl + KEEP_FREE_MS)
+    redis.call('PEXPIRE', KEYS[2], ttl + KEEP_FREE_MS)
+  end
+end
 
 -- Leases that are over, one on each line with the reason; the last few.
 local MAX_GONE = 8
@@ -63,7 +79,7 @@ local function reason_of(gone, lease)
   return at and string.match(gone, '[^\n]*', at + 1) or nil
 end
 
-local function bury(gone, lease, reason)
+local function bury(gone, lease, reason, kept)
   local lines = { lease .. ' ' .. reason }
   for line in string.gmatch(gone or '', '[^\n]+') do
     if #lines < MAX_GONE then
@@ -71,9 +87,7 @@ local function bury(gone, lease, reason)
     end
   end
   redis.call('HSET', KEYS[2], 'gone', table.concat(lines, '\n'))
-  if redis.call('PTTL', KEYS[2]) < KEEP_FREE_MS then
-    redis.call('PEXPIRE', KEYS[2], KEEP_FREE_MS)
-  end
+  keep(0, kept)
 end
 
 -- Who has the plain key. One that is not of sprag is known by a digest of its value, so that it

@@ -14,13 +14,13 @@ elseif now > tonumber(ARGV[4]) then
 end
 local lease, attempt, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 note_length(ttl)
-local held = redis.call('GET', KEYS[1])
+local known = redis.call('HMGET', KEYS[2], 'fence', 'attempt', 'gone', 'kept')
+local reason = reason_of(known[3], lease)
+local free = not reason and redis.call('SET', KEYS[1], lease, 'NX', 'PX', ttl)
+local held = not free and redis.call('GET', KEYS[1])
 if held and held ~= lease then
   return { 'held', now_us, describe(held) }
-end
-local known = redis.call('HMGET', KEYS[2], 'fence', 'attempt', 'gone')
-local reason = reason_of(known[3], lease)
-if reason then
+elseif reason then
   return { 'gone', now_us, reason }
 end
 local fence = tonumber(known[1] or 0)
@@ -41,8 +41,7 @@ if wanted > 0 then
     fence = wanted
   end
 end
-redis.call('SET', KEYS[1], lease, 'PX', ttl)
 redis.call('HSET', KEYS[2], 'lease', lease, 'attempt', ARGV[2], 'ttl', ARGV[3], 'about', ARGV[6],
   'detached', ARGV[7], 'fence', string.format('%.0f', fence))
-redis.call('PEXPIRE', KEYS[2], ttl + KEEP_FREE_MS)
+keep(ttl, known[4])
 return { 'yes', now_us, fence }

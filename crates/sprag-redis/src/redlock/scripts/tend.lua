@@ -9,7 +9,7 @@
 
 local what, lease = ARGV[1], ARGV[2]
 local held = redis.call('GET', KEYS[1])
-local known = redis.call('HMGET', KEYS[2], 'fence', 'attempt', 'gone', 'detached')
+local known = redis.call('HMGET', KEYS[2], 'fence', 'attempt', 'gone', 'detached', 'kept')
 local fence, attempt = tonumber(known[1] or 0), tonumber(known[2] or 0)
 local mine = held == lease
 
@@ -26,14 +26,14 @@ elseif what == 'end' then
     redis.call('DEL', KEYS[1])
   end
   if not reason then
-    bury(known[3], lease, ARGV[3])
+    bury(known[3], lease, ARGV[3], known[5])
   end
   return { mine and 'yes' or reason and 'gone' or 'no', now_us, mine and fence or reason }
 elseif what == 'break' then
   mine = held and (mine or string.sub(redis.sha1hex(held), 1, 32) == lease)
   if mine then
     redis.call('DEL', KEYS[1])
-    bury(known[3], lease, ARGV[3])
+    bury(known[3], lease, ARGV[3], known[5])
   end
   return { mine and 'yes' or 'no', now_us, fence }
 end
@@ -58,6 +58,6 @@ else
   redis.call('PEXPIRE', KEYS[1], ttl)
   local detached = ARGV[4] ~= '' and ARGV[4] or known[4] or '0'
   redis.call('HSET', KEYS[2], 'ttl', ARGV[3], 'detached', detached)
-  redis.call('PEXPIRE', KEYS[2], ttl + KEEP_FREE_MS)
+  keep(ttl, known[5])
 end
 return { 'yes', now_us, fence }
