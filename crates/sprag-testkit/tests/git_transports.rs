@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
-use sprag::GitLedger;
+use sprag::{GitConfig, GitLedger};
 use sprag_ledger::{Change, Entry, Ledger, New, Oid, RefName, Swapped};
 use sprag_testkit::git_server::{GitServer, RefFormat, Repository, Transport, programs, skipped};
 
@@ -46,7 +46,7 @@ fn keeps_its_contract(ledger: &GitLedger, what: &str) {
 }
 
 async fn everywhere(transport: Transport) {
-    if skipped() {
+    if skipped() || !transport.is_possible() {
         return;
     }
     for program in programs() {
@@ -77,14 +77,14 @@ fn size(transport: Transport) -> (usize, usize) {
     match transport {
         _ if full => (50, 20),
         // Each of its connections costs a key exchange.
-        Transport::Ssh => (4, 1),
+        Transport::Ssh | Transport::Https => (4, 1),
         _ => (8, 2),
     }
 }
 
 /// F16: all want the same new name at the same moment. Exactly one has it, in each round.
 async fn has_one_winner(transport: Transport, format: RefFormat) {
-    if skipped() {
+    if skipped() || !transport.is_possible() {
         return;
     }
     let Some(repository) = Repository::new(format) else { return };
@@ -116,7 +116,7 @@ async fn has_one_winner(transport: Transport, format: RefFormat) {
 
 /// F16: a branch that everybody pushes at the commit of main, and the exit code.
 async fn naive_recipe_has_many(transport: Transport) {
-    if skipped() {
+    if skipped() || !transport.is_possible() {
         return;
     }
     let server = GitServer::start(transport).await;
@@ -180,5 +180,22 @@ transports! {
     file: Transport::File;
     daemon: Transport::Daemon;
     http: Transport::Http;
+    https: Transport::Https;
     ssh: Transport::Ssh;
+}
+
+#[tokio::test]
+async fn a_server_whose_authority_nobody_knows_is_not_talked_to() {
+    if skipped() {
+        return;
+    }
+    let server = GitServer::start(Transport::Https).await;
+    for config in
+        [GitConfig::url(server.git_url()), GitConfig::url(server.git_url()).git_talks(true)]
+    {
+        let error = GitLedger::open(config).unwrap().swap(&[write("a", None)]).unwrap_err();
+        let said = error.to_string().to_lowercase();
+        assert!(said.contains("certificate"), "{said}");
+    }
+    assert_eq!(server.http().requests(), [""; 0], "nothing was told to it");
 }

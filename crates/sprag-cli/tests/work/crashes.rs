@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::support::Shop;
+use crate::support::{Shop, is_full};
 
 /// How many steps there are to die at, at least: a claim, a worktree, a merge.
 const STEPS: usize = 20;
@@ -61,7 +61,7 @@ fn crash(step: usize, before: bool) -> bool {
 
 #[test]
 fn whoever_is_killed_at_any_step_leaves_nothing_that_is_not_cleared_up() {
-    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|size| size == "full");
+    let full = is_full();
     let mut deaths = 0;
     let mut step = 1;
     // Until it lives to its end.

@@ -6,5 +6,6 @@ mod agents;
 mod commands;
 mod crashes;
 mod death;
+mod full_disk;
 mod support;
 mod trouble;

@@ -11,6 +11,14 @@ use serde_json::Value;
 use sprag::clock::{BootClock, Clock};
 use tempfile::TempDir;
 
+/// How long something may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether tests are to be run in their full size.
+pub(crate) fn is_full() -> bool {
+    std::env::var("SPRAG_TORTURE").is_ok_and(|size| size == "full")
+}
+
 /// A bare repository and clones of it, for a user with nothing else.
 pub(crate) struct Shop {
     folder: TempDir,
@@ -122,7 +130,7 @@ impl Shop {
             refs.retain(|name| name != "refs/heads/main");
             refs
         };
-        wait_for_none(left, what);
+        wait_for_none(left, what, if is_full() { LIMIT * 5 } else { LIMIT });
     }
 
     /// What the agents complained about.
@@ -214,13 +222,14 @@ pub(crate) fn wait_for(path: &Path) {
 
 #[track_caller]
 pub(crate) fn wait_until(mut reached: impl FnMut() -> bool, what: &str) {
-    wait_for_none(|| if reached() { Vec::new() } else { vec![what.to_owned()] }, "it comes");
+    let left = || if reached() { Vec::new() } else { vec![what.to_owned()] };
+    wait_for_none(left, "it comes", LIMIT);
 }
 
 /// Waits until nothing is left of what is in the way of something.
 #[track_caller]
-pub(crate) fn wait_for_none(mut left: impl FnMut() -> Vec<String>, what: &str) {
-    let limit = BootClock.now().plus(Duration::from_secs(60));
+pub(crate) fn wait_for_none(mut left: impl FnMut() -> Vec<String>, what: &str, patience: Duration) {
+    let limit = BootClock.now().plus(patience);
     loop {
         let left = left();
         if left.is_empty() {

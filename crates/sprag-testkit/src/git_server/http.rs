@@ -1,14 +1,19 @@
 //! [`GitHttp`]: `git http-backend` behind an HTTP server that can fail on purpose.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use super::Repository;
+use crate::redis_server::Certificates;
 
 /// What goes wrong with a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +41,7 @@ pub struct GitHttp {
 struct Shared {
     program: PathBuf,
     root: PathBuf,
+    tls: Option<Arc<ServerConfig>>,
     closed: AtomicBool,
     state: Mutex<State>,
 }
@@ -49,13 +55,14 @@ struct State {
 }
 
 impl GitHttp {
-    /// Serves a repository.
-    pub(super) fn start(repository: &Repository) -> Self {
+    /// Serves a repository, over TLS if there are certificates for that.
+    pub(super) fn start(repository: &Repository, certificates: Option<&Certificates>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
             program: PathBuf::from(repository.run(&["--exec-path"])).join("git-http-backend"),
             root: repository.root().to_owned(),
+            tls: certificates.map(tls),
             closed: AtomicBool::new(false),
             state: Mutex::default(),
         });
@@ -68,7 +75,7 @@ impl GitHttp {
                 let Ok(stream) = stream else { continue };
                 let served = Arc::clone(&served);
                 // Who breaks a connection is not waited for.
-                std::thread::spawn(move || served.serve(&stream).ok());
+                std::thread::spawn(move || served.accept(stream).ok());
             }
         });
         Self { port, shared }
@@ -76,7 +83,8 @@ impl GitHttp {
 
     /// Where the repository is.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/locks.git", self.port)
+        let scheme = if self.shared.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}/locks.git", self.port)
     }
 
     /// The same with a login.
@@ -131,10 +139,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+    fn accept(&self, tcp: TcpStream) -> io::Result<()> {
+        tcp.set_nodelay(true)?;
+        let Some(config) = &self.tls else { return self.serve(tcp) };
+        let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        self.serve(StreamOwned::new(tls, tcp))
+    }
+
+    /// Answers until the other end has enough, or a fault closes the connection.
+    fn serve(&self, stream: impl Read + Write) -> io::Result<()> {
         let mut reader = BufReader::new(stream);
-        while let Some(request) = read_request(&mut reader, stream)? {
+        while let Some(request) = read_request(&mut reader)? {
+            let stream = reader.get_mut();
             let fault = {
                 let mut state = self.state();
                 let path = request.target.split('?').next().unwrap_or_default();
@@ -159,7 +175,7 @@ impl Shared {
                     write_answer(stream, "500 Internal Server Error", "", b"")?;
                     continue;
                 }
-                Some(HttpFault::CloseBefore) => return stream.shutdown(Shutdown::Both),
+                Some(HttpFault::CloseBefore) => return Ok(()),
                 _ => {}
             }
             let (status, headers, body) = self.ask(&request)?;
@@ -171,11 +187,10 @@ impl Shared {
                 Some(HttpFault::CutAnswer) => {
                     let mut answer = answer(&status, &headers, &body);
                     answer.truncate(answer.len() - body.len() + body.len() / 2);
-                    let mut stream = stream;
                     stream.write_all(&answer)?;
-                    return stream.shutdown(Shutdown::Both);
+                    return stream.flush();
                 }
-                Some(_) => return stream.shutdown(Shutdown::Both),
+                Some(_) => return Ok(()),
             }
         }
         Ok(())
@@ -228,10 +243,19 @@ impl Shared {
     }
 }
 
-fn read_request(
-    reader: &mut BufReader<&TcpStream>,
-    mut stream: &TcpStream,
-) -> io::Result<Option<Request>> {
+/// What a server over TLS has to know.
+fn tls(certificates: &Certificates) -> Arc<ServerConfig> {
+    let (certificate, key) = certificates.server();
+    let chain = vec![CertificateDer::from_pem_file(certificate).expect("openssl made it")];
+    let key = PrivateKeyDer::from_pem_file(key).expect("openssl made it");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("the provider knows TLS 1.3").with_no_client_auth();
+    Arc::new(config.with_single_cert(chain, key).expect("they belong together"))
+}
+
+fn read_request(reader: &mut BufReader<impl Read + Write>) -> io::Result<Option<Request>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
         return Ok(None);
@@ -247,7 +271,7 @@ fn read_request(
     }
     let mut request = Request { method, target, headers, body: Vec::new() };
     if request.header("expect").is_some() {
-        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        reader.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     if request.header("transfer-encoding") == Some("chunked") {
         loop {
@@ -273,10 +297,11 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn write_answer(
-    mut stream: &TcpStream,
+    stream: &mut impl Write,
     status: &str,
     headers: &str,
     body: &[u8],
 ) -> io::Result<()> {
-    stream.write_all(&answer(status, headers, body))
+    stream.write_all(&answer(status, headers, body))?;
+    stream.flush()
 }

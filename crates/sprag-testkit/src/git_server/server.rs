@@ -8,7 +8,7 @@ use sprag::GitConfig;
 use super::ssh::Sshd;
 use super::{GitHttp, RefFormat, Repository};
 use crate::keeper::Keeper;
-use crate::redis_server::free_port;
+use crate::redis_server::{Certificates, free_port};
 use crate::support::eventually;
 
 /// How a repository is reached.
@@ -20,13 +20,21 @@ pub enum Transport {
     Daemon,
     /// Through `git http-backend`.
     Http,
+    /// The same over TLS, with an authority that only a setting of git knows.
+    Https,
     /// Through an sshd.
     Ssh,
 }
 
 impl Transport {
-    /// All that can be had here.
+    /// All that can be had everywhere.
     pub const ALL: [Self; 4] = [Self::File, Self::Daemon, Self::Http, Self::Ssh];
+
+    /// Whether it can be used here: a variable of the surroundings overrules the setting that names
+    /// the authority.
+    pub fn is_possible(self) -> bool {
+        self != Self::Https || std::env::var_os("GIT_SSL_CAINFO").is_none()
+    }
 }
 
 /// A repository and the way to it.
@@ -41,6 +49,7 @@ enum Way {
     File,
     Daemon(#[expect(dead_code, reason = "it runs as long as it is here")] Keeper, u16),
     Http(GitHttp),
+    Https(GitHttp, Certificates),
     Ssh(Sshd),
 }
 
@@ -63,7 +72,11 @@ impl GitServer {
     pub async fn serve(repository: Repository, transport: Transport) -> Self {
         let way = match transport {
             Transport::File => Way::File,
-            Transport::Http => Way::Http(GitHttp::start(&repository)),
+            Transport::Http => Way::Http(GitHttp::start(&repository, None)),
+            Transport::Https => {
+                let certificates = Certificates::make();
+                Way::Https(GitHttp::start(&repository, Some(&certificates)), certificates)
+            }
             Transport::Ssh => Way::Ssh(Sshd::start(&repository).await),
             Transport::Daemon => {
                 let (keeper, port) = daemon(&repository).await;
@@ -85,7 +98,7 @@ impl GitServer {
     /// If it is none.
     pub fn http(&self) -> &GitHttp {
         match &self.way {
-            Way::Http(http) => http,
+            Way::Http(http) | Way::Https(http, _) => http,
             other => panic!("{other:?} is no HTTP server"),
         }
     }
@@ -95,7 +108,7 @@ impl GitServer {
         match &self.way {
             Way::File => format!("file://{}", self.repository.path().display()),
             Way::Daemon(_, port) => format!("git://127.0.0.1:{port}/locks.git"),
-            Way::Http(http) => http.url(),
+            Way::Http(http) | Way::Https(http, _) => http.url(),
             Way::Ssh(sshd) => sshd.url(&self.repository),
         }
     }
@@ -109,8 +122,42 @@ impl GitServer {
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         match &self.way {
             Way::Ssh(sshd) => vec![("GIT_SSH_COMMAND", sshd.command())],
+            Way::Https(_, made) => vec![("GIT_SSL_CAINFO", made.authority().display().to_string())],
             _ => Vec::new(),
         }
+    }
+
+    /// What has to be set in a clone of who wants to reach it, as users may do.
+    fn setting(&self) -> Option<(&'static str, String)> {
+        match &self.way {
+            Way::Ssh(sshd) => Some(("core.sshCommand", sshd.command())),
+            Way::Https(_, made) => Some(("http.sslCAInfo", made.authority().display().to_string())),
+            _ => None,
+        }
+    }
+
+    /// A repository whose origin it is, with nothing in it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no git, or no room for it.
+    pub fn clone_named(&self, name: &str) -> PathBuf {
+        let clone = self.repository.root().join(name);
+        if clone.exists() {
+            return clone;
+        }
+        let git = |args: &[&str]| {
+            let mut command = self.repository.command();
+            let done = command.arg("-C").arg(&clone).args(args).output();
+            assert!(done.is_ok_and(|done| done.status.success()), "git {args:?}");
+        };
+        std::fs::create_dir(&clone).expect("there is room for a clone");
+        git(&["init", "--quiet"]);
+        git(&["remote", "add", "origin", &self.git_url()]);
+        if let Some((name, value)) = self.setting() {
+            git(&["config", name, &value]);
+        }
+        clone
     }
 
     /// How the store reaches it.
@@ -119,24 +166,9 @@ impl GitServer {
     ///
     /// If there is no git.
     pub fn config(&self) -> GitConfig {
-        let config = match &self.way {
-            // Its keys are a setting of a clone, as they may be for users.
-            Way::Ssh(sshd) => {
-                let clone = self.repository.root().join("clone");
-                let git = |args: &[&str]| {
-                    let mut command = self.repository.command();
-                    let done = command.arg("-C").arg(&clone).args(args).output();
-                    assert!(done.is_ok_and(|done| done.status.success()), "git {args:?}");
-                };
-                if !clone.exists() {
-                    std::fs::create_dir(&clone).expect("there is room for a clone");
-                    git(&["init", "--quiet"]);
-                    git(&["remote", "add", "origin", &self.git_url()]);
-                    git(&["config", "core.sshCommand", &sshd.command()]);
-                }
-                GitConfig::remote("origin", clone)
-            }
-            _ => GitConfig::url(self.git_url()),
+        let config = match self.setting() {
+            Some(_) => GitConfig::remote("origin", self.clone_named("clone")),
+            None => GitConfig::url(self.git_url()),
         };
         config.program(self.repository.program())
     }

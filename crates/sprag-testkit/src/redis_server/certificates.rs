@@ -46,6 +46,11 @@ impl Certificates {
         (self.file("client.crt"), self.file("client.key"))
     }
 
+    /// The certificate and the key of the server.
+    pub fn server(&self) -> (PathBuf, PathBuf) {
+        (self.file("server.crt"), self.file("server.key"))
+    }
+
     /// What `redis-server` is told.
     pub(super) fn options(&self) -> Vec<OsString> {
         let auth = if self.mutual { "yes" } else { "no" };

@@ -188,11 +188,10 @@ fn an_item_that_somebody_moved_by_hand_is_not_moved_again() {
 }
 
 #[test]
-fn a_full_disk_in_the_worktree_gives_the_item_back() {
+fn where_no_worktree_can_be_made_the_item_is_given_back() {
     let world = World::new();
     let clone = world.clone_named("a");
     place_item(&clone, "bugs/next/x-00000001");
-    // A folder that takes no files is as good as a full disk.
     let full = world.path("full");
     std::fs::write(&full, "no folder").unwrap();
     let rules = Rules { worktrees: Some(full.display().to_string()), ..Rules::default() };

@@ -1,0 +1,64 @@
+//! The whole way of a work item over every transport, and on reftables.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use sprag_core::{Holder, LockGuard};
+use sprag_testkit::git_server::{GitServer, RefFormat, Repository, Transport, skipped};
+use sprag_work::{GitSource, How, ItemName, NewItem, Outcome, Rules, Task, Worker};
+
+/// An item is made, goes through all states in worktrees, and leaves nothing behind.
+async fn an_item_goes_its_way(transport: Transport, format: RefFormat) {
+    if skipped() || !transport.is_possible() {
+        return;
+    }
+    let Some(repository) = Repository::new(format) else { return };
+    let server = GitServer::serve(repository, transport).await;
+    let clone = server.clone_named("clone");
+    let git = |args: &[&str]| {
+        let mut git = server.repository().command();
+        let output = git.arg("-C").arg(&clone).args(args).output().unwrap();
+        assert!(output.status.success(), "git {args:?}: {output:?}");
+    };
+    git(&["config", "user.name", "tester"]);
+    git(&["config", "user.email", "tester@example.com"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "start"]);
+    git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"]);
+
+    let rules =
+        Rules { main: Some("main".into()), category: Some("bugs".into()), ..Rules::default() };
+    let source = GitSource::open(&clone, &rules, Holder::new("agent", "here")).unwrap();
+    let new = NewItem { name: ItemName::new("x").unwrap(), text: None, priority: 0 };
+    source.create(&new).unwrap();
+    let step = |task: &Task, _: &LockGuard| {
+        let folder = task.directory.join(task.folder.as_deref().unwrap());
+        let note = folder.join(task.item.place.state.as_str());
+        std::fs::write(note, "done\n").unwrap();
+        Outcome::Done { category: None }
+    };
+    let how = How { worktree: true, ..How::default() };
+    let finished = Worker::new(source, step).claiming(how).drain(|_| ()).unwrap();
+    assert_eq!(finished.len(), 7, "{finished:?}");
+    let remote = |args: &[&str]| server.repository().run(args);
+    let files = remote(&["ls-tree", "-r", "--name-only", "main", "docs/work/"]);
+    let done = |line: &&str| line.starts_with("docs/work/bugs/archive/production/x-");
+    assert_eq!(files.lines().filter(done).count(), 8, "{files}");
+    let refs = remote(&["for-each-ref", "--format=%(refname)"]);
+    let left = refs.lines().filter(|name| !name.starts_with("refs/sprag/locks/"));
+    assert_eq!(left.collect::<Vec<_>>(), ["refs/heads/main"]);
+}
+
+macro_rules! ways {
+    ($($name:ident: $transport:ident, $format:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            an_item_goes_its_way(Transport::$transport, RefFormat::$format).await;
+        }
+    )*};
+}
+
+ways! {
+    an_item_goes_its_way_through_the_daemon: Daemon, Files;
+    an_item_goes_its_way_over_http: Http, Files;
+    an_item_goes_its_way_over_https: Https, Files;
+    an_item_goes_its_way_over_ssh: Ssh, Files;
+    an_item_goes_its_way_on_reftables: File, Reftable;
+}
