@@ -20,6 +20,7 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 use crate::fence::Fence;
 use crate::id::{LeaseId, PartyId};
@@ -58,8 +59,11 @@ pub struct Edge {
     pub ticket: u64,
     /// Its priority.
     pub priority: i8,
-    /// When it began to wait, by the store's clock; 0 for an upgrade. For how long it has been
-    /// waiting would depend on who looks when, and two that came at once could both be the youngest.
+    /// How long it has been waiting; nothing for an upgrade.
+    pub waiting: Duration,
+    /// When it began to wait, by the store's clock; 0 for an upgrade. It tells who is the youngest:
+    /// for how long somebody has been waiting depends on who looks when, and of two that came at
+    /// once both could be.
     pub arrived_ms: u64,
     /// Whether it holds the lock and waits to be alone.
     pub upgrading: bool,
