@@ -196,17 +196,16 @@ fn docs(shell: &Shell) -> Outcome {
 
 fn tests(shell: &Shell) -> Outcome {
     if shell::succeeds(&mut shell.cargo(&["nextest", "--version"])) {
-        return shell::run(&mut shell.cargo(&["nextest", "run", "--workspace", "--all-features"]));
+        return run_tests(shell, &["nextest", "run", "--workspace", "--all-features"]);
     }
     println!("(cargo-nextest is not installed: no time limit per test)");
     // `--tests` leaves the doctests to their own step.
-    shell::run(&mut shell.cargo(&[
-        "test",
-        "--workspace",
-        "--all-features",
-        "--tests",
-        "--no-fail-fast",
-    ]))
+    run_tests(shell, &["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"])
+}
+
+fn run_tests(shell: &Shell, arguments: &[&str]) -> Outcome {
+    // The web servers of the tests have an authority of their own.
+    shell::run(shell.cargo(arguments).env_remove("GIT_SSL_CAINFO"))
 }
 
 fn doctests(shell: &Shell) -> Outcome {

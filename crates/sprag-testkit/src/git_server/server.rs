@@ -27,14 +27,8 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All that can be had everywhere.
+    /// All but the one that needs an authority of its own.
     pub const ALL: [Self; 4] = [Self::File, Self::Daemon, Self::Http, Self::Ssh];
-
-    /// Whether it can be used here: a variable of the surroundings overrules the setting that names
-    /// the authority.
-    pub fn is_possible(self) -> bool {
-        self != Self::Https || std::env::var_os("GIT_SSL_CAINFO").is_none()
-    }
 }
 
 /// A repository and the way to it.
@@ -74,6 +68,11 @@ impl GitServer {
             Transport::File => Way::File,
             Transport::Http => Way::Http(GitHttp::start(&repository, None)),
             Transport::Https => {
+                assert!(
+                    std::env::var_os("GIT_SSL_CAINFO").is_none(),
+                    "GIT_SSL_CAINFO overrules the setting that names the authority of this test: \
+                     cargo xtask test takes it away, or say env -u GIT_SSL_CAINFO cargo test ..."
+                );
                 let certificates = Certificates::make();
                 Way::Https(GitHttp::start(&repository, Some(&certificates)), certificates)
             }
