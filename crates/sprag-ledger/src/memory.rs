@@ -31,6 +31,8 @@ pub enum Fault {
     LoseRequest,
     /// It is done, and nobody is told.
     LoseReply,
+    /// It is not done, and the answer is empty.
+    SayNothing,
     /// It is done when [`MemoryLedger::deliver`] says so, if it still can be; nobody is told.
     Delay,
 }
@@ -122,9 +124,10 @@ impl Ledger for MemoryLedger {
         state.swaps += 1;
         match state.faults.pop_front() {
             None => Ok(state.swap(changes)),
+            Some(Fault::SayNothing) => Ok(Vec::new()),
             Some(fault) => {
                 match fault {
-                    Fault::LoseRequest => {}
+                    Fault::LoseRequest | Fault::SayNothing => {}
                     Fault::LoseReply => drop(state.swap(changes)),
                     Fault::Delay => state.late.push(changes.to_vec()),
                 }

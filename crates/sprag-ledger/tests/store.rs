@@ -254,6 +254,18 @@ fn an_acquire_whose_answer_was_lost_is_recognised() {
     assert_eq!(acquire(&store, &request("deploy")).get(), 2);
 }
 
+/// An answer that says nothing of what was asked is no grant.
+#[test]
+fn an_empty_answer_grants_nothing() {
+    let world = World::new();
+    let (store, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let wish = request("deploy");
+    world.ledger.fail(Fault::SayNothing);
+    assert!(block_on(store.try_acquire(&wish)).unwrap_err().is_unavailable());
+    assert_eq!(acquire(&other, &request("deploy")).get(), 1);
+    assert!(is_held(&try_acquire(&store, &wish)));
+}
+
 /// Whatever number of locks: one sign of life, and one read to see whether any was broken.
 #[test]
 fn many_locks_cost_one_sign_of_life() {

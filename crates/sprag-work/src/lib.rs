@@ -51,6 +51,7 @@ mod repo;
 mod source;
 mod stats;
 mod task;
+mod telemetry;
 mod worker;
 
 pub use board::{Board, Owner, Row};

@@ -71,8 +71,11 @@ fn metrics_in(text: &str, quote: char) -> BTreeSet<String> {
 
 #[test]
 fn exactly_the_metrics_that_exist_are_documented() {
-    let places =
-        ["crates/sprag-core/src/client/telemetry.rs", "crates/sprag-redis/src/link/server.rs"];
+    let places = [
+        "crates/sprag-core/src/client/telemetry.rs",
+        "crates/sprag-redis/src/link/server.rs",
+        "crates/sprag-work/src/telemetry.rs",
+    ];
     let emitted: BTreeSet<_> =
         places.iter().flat_map(|file| metrics_in(&read(file), '"')).collect();
     assert!(emitted.len() > 10);

@@ -5,6 +5,7 @@ mod by_hand;
 mod claims;
 mod idle;
 mod many_refs;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(crate) fn measure(_: &std::path::Path, options: &Options) -> Result<Vec<Row>
         let mut rows = claims::measure(options).await?;
         rows.push(batch::measure(options).await?);
         rows.push(many_refs::measure(options).await?);
+        rows.push(work::measure(options).await?);
         rows.push(idle::measure(options).await?);
         Ok(rows)
     })
@@ -55,5 +57,7 @@ What is measured, all of it on one machine:
 - *100,000 references*: the state of one lock on a server with so many, over HTTP, that was not seen
   before: where the reference points and what the record is. Against `git ls-remote`, which lists them
   all and tells no record.
+- *work next*: one step of one item among 1,000, with 10,000 files beside them: found, claimed, worktree,
+  moved, merged, pushed, cleared up. *By hand* are the git commands for the same.
 - *idle*: pushes of a process that holds ten locks, per interval of its signs of life.
 ";

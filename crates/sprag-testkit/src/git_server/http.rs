@@ -18,6 +18,8 @@ use crate::redis_server::Certificates;
 /// What goes wrong with a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpFault {
+    /// The question before it, what there is, is answered with 500.
+    FailGreeting,
     /// It is answered with 500 and not done.
     FailBefore,
     /// It is done and answered with 500.
@@ -167,11 +169,12 @@ impl Shared {
                     write_answer(stream, "403 Forbidden", "", b"no pushes here\n")?;
                     continue;
                 }
-                let changes = request.method == "POST" && pushes;
-                if changes { state.faults.pop_front() } else { None }
+                let greets = state.faults.front() == Some(&HttpFault::FailGreeting);
+                let strikes = pushes && (request.method == "POST") != greets;
+                if strikes { state.faults.pop_front() } else { None }
             };
             match fault {
-                Some(HttpFault::FailBefore) => {
+                Some(HttpFault::FailGreeting | HttpFault::FailBefore) => {
                     write_answer(stream, "500 Internal Server Error", "", b"")?;
                     continue;
                 }

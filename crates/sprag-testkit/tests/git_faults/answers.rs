@@ -57,6 +57,23 @@ async fn what_was_not_done_stays_in_doubt_or_is_refused() {
     }
 }
 
+/// F48: a server that fails before it is told what to do has done nothing.
+#[tokio::test]
+async fn what_was_never_sent_is_no_win() {
+    if skipped() {
+        return;
+    }
+    let server = GitServer::start(Transport::Http).await;
+    for git_talks in [false, true] {
+        let ledger = GitLedger::open(server.config().git_talks(git_talks)).unwrap();
+        let name = format!("never-sent-{git_talks}");
+        server.http().fail(HttpFault::FailGreeting);
+        ledger.swap(&[write(&name, None)]).unwrap_err();
+        assert_eq!(tip(&ledger, &name), None);
+        assert!(matches!(ledger.swap(&[write(&name, None)]).unwrap()[..], [Swapped::Done(_)]));
+    }
+}
+
 /// F48, F07, F08: as a user sees it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_are_taken_and_released_once_whatever_the_server_answers() {

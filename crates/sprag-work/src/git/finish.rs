@@ -16,6 +16,7 @@ use crate::name::ItemName;
 use crate::note::Note;
 use crate::repo::{Edit, Merged, Remote, branch_ref};
 use crate::task::{Finished, Outcome};
+use crate::telemetry;
 
 /// How often the work is put on top of what others pushed meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -43,12 +44,14 @@ struct Landing {
 
 impl GitClaim {
     pub(super) fn conclude(self, outcome: Outcome) -> Result<Finished> {
-        match outcome {
+        let finished = match outcome {
             Outcome::Done { category } => self.land(&Goal::Advance(category)),
             Outcome::Resumed { category } => self.land(&Goal::Resume(category)),
             Outcome::Pending { question } => self.land(&Goal::Pend(question)),
             Outcome::Released | Outcome::Failed { .. } => self.let_go(true),
-        }
+        };
+        telemetry::ended(&finished);
+        finished
     }
 
     /// Brings the work to main, or keeps it and says where.

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod flow;
+mod metrics;
 mod races;
 mod recover;
 mod support;
