@@ -10,6 +10,7 @@ use sprag_core::audit::AuditEntry;
 
 use crate::board::Board;
 use crate::repo::Desk;
+use crate::telemetry;
 
 /// How many entries of the trail are looked at.
 pub(crate) const TRAIL: usize = 1000;
@@ -63,8 +64,11 @@ impl Stats {
         }
     }
 
-    pub(crate) const fn counted(&mut self, counters: &Counters) {
+    /// What was counted here; then it is complete.
+    pub(crate) fn counted(mut self, counters: &Counters) -> Self {
         (self.attempts_here, self.lost_races_here) = (counters.attempts, counters.lost_races);
+        telemetry::looked(&self);
+        self
     }
 
     /// How many of the claims tried from here succeeded, of 1; `None` if there was none.
@@ -97,6 +101,7 @@ impl Counters {
 
     /// Counts a claim that was tried. It only tells, so it must not be in the way of anything.
     pub(crate) fn count(desk: &Desk, won: bool) {
+        telemetry::tried(won);
         let count = || -> std::io::Result<()> {
             let path = desk.file(Self::FILE).map_err(std::io::Error::other)?;
             let mut options = OpenOptions::new();

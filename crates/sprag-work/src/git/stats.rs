@@ -26,8 +26,7 @@ impl GitSource {
         let trail = wait(self.client.audit(&query))?;
         stats.tell(trail.iter().filter(|entry| ItemName::of_lock(&entry.name).is_some()));
         stats.moved_in_a_day = Some(self.moved_since(DAY)?);
-        stats.counted(&Counters::read(&self.repo.desk()));
-        Ok(stats)
+        Ok(stats.counted(&Counters::read(&self.repo.desk())))
     }
 
     fn moved_since(&self, span: Duration) -> Result<usize> {

@@ -48,8 +48,7 @@ impl GitHubSource {
         let query = AuditQuery { limit: TRAIL, ..AuditQuery::default() };
         let trail = self.wait(self.inner.client.audit(&query))?;
         stats.tell(trail.iter().filter(|entry| issue_of(&entry.name).is_some()));
-        stats.counted(&Counters::read(&self.inner.desk));
-        Ok(stats)
+        Ok(stats.counted(&Counters::read(&self.inner.desk)))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::repo::Slip;
 use crate::source::{Claim, Claimed, How, Items, Purpose, Ready, Source, Wanted};
 use crate::stats::{Counters, Stats};
 use crate::task::{self, Finished, Outcome, Task};
+use crate::telemetry;
 
 /// How long to wait for the issue to show a claim that is going to stand by itself.
 const SHOWN_WITHIN: Duration = Duration::from_secs(20);
@@ -314,7 +315,9 @@ impl Claim for GitHubClaim {
     }
 
     fn finish(self: Box<Self>, outcome: Outcome) -> Result<Finished> {
-        self.conclude(outcome)
+        let finished = self.conclude(outcome);
+        telemetry::ended(&finished);
+        finished
     }
 
     fn keep(mut self: Box<Self>, ttl: Duration) -> Result<Task> {
