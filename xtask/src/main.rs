@@ -36,6 +36,8 @@ Verbs:
   torture  real processes that are killed and stopped while they take locks
              --seconds N   for how long; more flags: --help
              work          instead, a fleet of workers that are killed on work items
+             github        instead, workers, waiters and a day of locks on a simulated GitHub
+             git           instead, fifty clients that want one new name, over each transport
              --full        instead, the tests with processes, thousands of times each
   bench    measures against references in the same run
              local         SQLite against raw SQLite and flock(2)

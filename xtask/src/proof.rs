@@ -70,18 +70,22 @@ fn full(shell: &Shell, tests: &[&[&str]]) -> Outcome {
     tests.iter().try_for_each(|tests| {
         let mut command = shell.cargo(&["test", "--release"]);
         command.args(*tests).args(["--nocapture", "--test-threads=1"]);
-        shell::run(command.env("SPRAG_TORTURE", "full"))
+        // The web servers of the tests have an authority of their own.
+        shell::run(command.env("SPRAG_TORTURE", "full").env_remove("GIT_SSL_CAINFO"))
     })
 }
 
 /// Real processes under faults; its own flags are passed on. With `--full`, the tests that do a
-/// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet, and
-/// `github` with the proofs on a simulated GitHub.
+/// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet,
+/// `github` with the proofs on a simulated GitHub, and `git` with races on git servers.
 pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     install::ensure(shell, [Need::CCompiler])?;
     let fleet = ["-p", "sprag-cli", "--test", "work", "--", "agents", "crashes"];
     if arguments == ["work"] {
         return full(shell, &[&fleet]);
+    }
+    if arguments == ["git"] {
+        return full(shell, &[&["-p", "sprag-testkit", "--test", "git_transports", "--"]]);
     }
     if arguments == ["github"] {
         install::ensure(shell, [Need::Peers])?;
