@@ -64,8 +64,10 @@ async fn what_is_no_issue_shows_nothing() {
     for name in ["deploy", "issue-x", "issue-01", "issue-"] {
         client.lock(name).acquire().await.unwrap().release().await.unwrap();
     }
-    client.lock("1").acquire().await.unwrap().release().await.unwrap();
+    // Held until it is shown: what is released before may never be.
+    let guard = client.lock("1").acquire().await.unwrap();
     until("the number alone is an issue", || !comments(&place.github, issue).is_empty()).await;
+    guard.release().await.unwrap();
     assert_eq!(comments(&place.github, issue).len(), 1);
 }
 
