@@ -1,6 +1,8 @@
 //! The functions against [`record::apply`](sprag_core::record::apply): the same random commands, at
 //! the same times, must give the same answers, events and rows.
 
+use std::sync::Arc;
+
 use fastrand::Rng;
 use sprag_core::SessionId;
 use sprag_core::record::{Record, Wait};
@@ -118,8 +120,7 @@ fn written(sequence: &Sequence) -> String {
 /// A session with advisory locks, whose server has not crashed.
 const SESSION: u128 = 9;
 
-async fn run(sequences: usize, seed: u64, advisory: bool) {
-    let database = Database::fresh();
+async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute(&format!("{}{PREPARE}", crate::SQL)).await.unwrap();
@@ -158,16 +159,24 @@ async fn the_functions_do_what_the_machine_does() {
         return;
     }
     let seed = any_seed();
-    let half = |place| tokio::spawn(run(SEQUENCES / 2, seed.wrapping_add(place), false));
-    for one in [0, 1].map(half) {
+    let half = |place| {
+        let database = Arc::new(Database::fresh());
+        let (kept, seed) = (Arc::clone(&database), seed.wrapping_add(place));
+        (database, tokio::spawn(async move { run(&kept, SEQUENCES / 2, seed, false).await }))
+    };
+    let (databases, halves): (Vec<_>, Vec<_>) = [0, 1].map(half).into_iter().unzip();
+    for one in halves {
         one.await.unwrap();
     }
+    // Not before: the server drops none while another session waits for its client to read, and
+    // whoever drops it may be on the thread that would.
+    drop(databases);
 }
 
 /// In one session, in which nobody is in the way of the session locks.
 #[tokio::test]
 async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
     if !skipped() {
-        run(SEQUENCES / 20, any_seed(), true).await;
+        run(&Database::fresh(), SEQUENCES / 20, any_seed(), true).await;
     }
 }
