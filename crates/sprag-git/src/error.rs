@@ -136,6 +136,11 @@ const WORDS: &[(&[&str], Trouble, &str)] = &[
         "see the server's log; its disk may be full or not writable",
     ),
     (
+        &["does not support --atomic", "does not support atomic"],
+        Trouble::Unsupported,
+        "take one lock at a time, or use a server that knows atomic pushes",
+    ),
+    (
         &[
             "could not resolve host",
             "connection refused",
@@ -159,11 +164,6 @@ const WORDS: &[(&[&str], Trouble, &str)] = &[
         ],
         Trouble::Unreachable,
         "check that the server is running and reachable",
-    ),
-    (
-        &["does not support --atomic", "does not support atomic"],
-        Trouble::Unsupported,
-        "take one lock at a time, or use a server that knows atomic pushes",
     ),
 ];
 
@@ -280,6 +280,11 @@ mod tests {
             (
                 "error: RPC failed; HTTP 500\nfatal: the remote end hung up unexpectedly",
                 Trouble::Unreachable,
+            ),
+            (
+                "fatal: the receiving end does not support --atomic push\nfatal: the remote end hung \
+                 up unexpectedly",
+                Trouble::Unsupported,
             ),
             ("fatal: write error: No space left on device", Trouble::DiskFull),
             ("pre-receive hook declined", Trouble::HookRefused),
