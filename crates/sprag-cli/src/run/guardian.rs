@@ -22,7 +22,7 @@ use nix::sys::signal::Signal as Number;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, getsid, kill_process_group, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait,
 };
 use sprag::clock::{BootClock, Clock, Moment};
 
@@ -209,7 +209,8 @@ impl Guardian {
     /// What the command left running. Who made a session of its own has become a daemon, and
     /// stays.
     fn left_behind(&self) -> Vec<tree::Process> {
-        let session = getsid(None).map_or(0, Pid::as_raw_pid);
+        // 0 if its leader is outside of our pid namespace, for our children as for us.
+        let session = nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw);
         let mut left = tree::below(getpid());
         left.retain(|process| process.session == session);
         left

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::getpgrp;
+use nix::unistd::getpgrp;
 use sprag::{LockName, Mode, PartyId, Strategy, Wait};
 
 use super::environment::{self, Around};
@@ -144,7 +144,7 @@ impl Plan {
             valid_until: taken.valid_until(),
             kill_after: self.kill_after,
             margin: self.margin(),
-            group: if shared_group { getpgrp().as_raw_pid() } else { 0 },
+            group: if shared_group { getpgrp().as_raw() } else { 0 },
             on_lost: self.on_lost.clone(),
             socket: socket.map(Into::into).unwrap_or_default(),
             directory: OsString::new(),

@@ -140,16 +140,32 @@ fn several_locks_are_taken_and_given_back_together() {
     assert!(!place.look("a").is_locked() && !place.look("b/1").is_locked());
 }
 
+/// Leaves a job behind that ends only when it is killed, and a daemon.
+const LEAVES_TWO: &str = "sh -c 'trap \"\" TERM; echo $$ > job; while :; do sleep 1; done' & \
+    setsid sh -c 'echo $$ > daemon; exec sleep 100' >/dev/null 2>&1 & \
+    while ! [ -s job ] || ! [ -s daemon ]; do sleep 0.01; done";
+
 #[test]
 fn background_jobs_of_the_command_end_before_the_lock_is_free_and_daemons_stay() {
     let place = Place::new();
-    let script = "sh -c 'trap \"\" TERM; echo $$ > job; while :; do sleep 1; done' & \
-                  setsid sh -c 'echo $$ > daemon; exec sleep 100' >/dev/null 2>&1 & \
-                  while ! [ -s job ] || ! [ -s daemon ]; do sleep 0.01; done";
-    let ended = place.end(&["run", "--kill-after", "200ms", "x", "--", "sh", "-c", script]);
+    let ended = place.end(&["run", "--kill-after", "200ms", "x", "--", "sh", "-c", LEAVES_TWO]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let pid = |name: &str| place.read(name).trim().parse::<i32>().unwrap();
     assert!(!crate::support::is_alive(pid("job")));
     assert!(crate::support::is_alive(pid("daemon")));
     crate::support::send(pid("daemon"), rustix::process::Signal::KILL);
+}
+
+/// As in a container that somebody entered: neither its session nor its group has a number there.
+#[test]
+fn jobs_are_told_from_daemons_where_the_session_is_somebody_elses() {
+    let place = Place::new();
+    let script = "cut -d' ' -f6 /proc/self/stat; \"$SPRAG\" run --kill-after 200ms x -- sh -c \"$0\"; echo $?; \
+        for name in job daemon; do kill -0 $(cat $name) && echo $name; done";
+    let mut inside = std::process::Command::new("unshare");
+    inside.args(["--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    inside.args(["sh", "-c", script, LEAVES_TWO]);
+    place.set_up(&mut inside);
+    let ended = place.run(inside).end();
+    assert_eq!(ended.out.split_whitespace().collect::<Vec<_>>(), ["0", "0", "daemon"], "{ended:?}");
 }
