@@ -4,6 +4,8 @@
 
 mod docs;
 mod fleet;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod support;
 mod warnings;
 mod work;

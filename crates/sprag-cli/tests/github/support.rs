@@ -1,13 +1,13 @@
 //! [`Hub`]: a GitHub on this machine, and users with the `sprag` command.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use sprag::clock::{BootClock, Clock};
 use sprag_github_sim::{IssueState, Limits, Permission, Setup, Simulator};
 use tempfile::TempDir;
+
+use crate::shared::Answer;
 
 pub(crate) const REPO: &str = "acme/app";
 /// Every issue of these tests has it, if it is one for workers.
@@ -102,41 +102,5 @@ impl Hub {
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let mut command = self.command("a", args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-}
-
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Answer {
-    pub(crate) fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        self
-    }
-}
-
-/// Waits until a file is there.
-#[track_caller]
-pub(crate) fn wait_for(path: &Path) {
-    wait_until(|| path.exists(), &path.display().to_string());
-}
-
-#[track_caller]
-pub(crate) fn wait_until(mut reached: impl FnMut() -> bool, what: &str) {
-    let limit = BootClock.now().plus(Duration::from_secs(60));
-    while !reached() {
-        assert!(BootClock.now() < limit, "{what} does not come");
-        std::thread::park_timeout(Duration::from_millis(20));
     }
 }

@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use sprag_github_sim::Limits;
 
-use crate::support::{Hub, REPO, wait_for};
+use crate::shared::wait_for;
+use crate::support::{Hub, REPO};
 
 #[test]
 fn a_rate_limit_has_a_code_of_its_own() {

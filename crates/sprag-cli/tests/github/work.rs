@@ -2,7 +2,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Answer, Hub, LABEL, REPO, wait_for};
+use crate::shared::{Answer, wait_for};
+use crate::support::{Hub, LABEL, REPO};
 
 #[test]
 fn the_most_urgent_and_then_the_oldest_issue_is_worked_on_and_closed() {

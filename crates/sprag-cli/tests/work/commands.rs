@@ -93,7 +93,7 @@ fn a_claim_is_kept_until_it_is_done_or_released() {
     shop.json("a", &["claim", "x", "--worktree"]);
     std::fs::write(format!("{worktree}/report.md"), "fine\n").unwrap();
     let mut done = shop.command("a", &["done"]);
-    let done = super::support::Answer::of(done.current_dir(&worktree).output().unwrap()).exits(0);
+    let done = crate::shared::Answer::of(done.current_dir(&worktree).output().unwrap()).exits(0);
     assert!(done.out.ends_with("bugs/readyfortesting -> bugs/signedoff, merged 1 commit\n"));
     assert_eq!(shop.git("remote.git", &["show", "main:report.md"]), "fine");
     assert_eq!(shop.refs(), ["refs/heads/main"]);
@@ -117,7 +117,7 @@ fn several_workers_work_everything_off() {
         let items = shop.items();
         items.iter().filter(|item| item.starts_with("bugs/archive/production/")).count() == 4
     };
-    crate::support::wait_until(|| all(&shop), "everything in production");
+    crate::shared::wait_until(|| all(&shop), "everything in production");
     let pid = rustix::process::Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(143));

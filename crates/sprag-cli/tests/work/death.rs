@@ -2,7 +2,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Shop, wait_for, wait_until};
+use crate::shared::{wait_for, wait_until};
+use crate::support::Shop;
 
 fn pid(child: &std::process::Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()

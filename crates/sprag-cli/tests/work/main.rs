@@ -7,5 +7,7 @@ mod commands;
 mod crashes;
 mod death;
 mod full_disk;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod support;
 mod trouble;

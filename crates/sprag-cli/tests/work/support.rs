@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use sprag::clock::{BootClock, Clock};
 use tempfile::TempDir;
 
-/// How long something may take.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::shared::{Answer, LIMIT, wait_for_none};
 
 /// Whether tests are to be run in their full size.
 pub(crate) fn is_full() -> bool {
@@ -181,27 +178,6 @@ impl Shop {
     }
 }
 
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Answer {
-    pub(crate) fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        self
-    }
-}
-
 /// The versions of git that are installed, each as a search path that finds it first.
 pub(crate) fn gits() -> Vec<OsString> {
     let all = std::env::var_os("PATH").unwrap_or_default();
@@ -212,30 +188,4 @@ pub(crate) fn gits() -> Vec<OsString> {
         found.entry(said.stdout).or_insert_with(|| path.unwrap());
     }
     found.into_values().collect()
-}
-
-/// Waits until a file is there.
-#[track_caller]
-pub(crate) fn wait_for(path: &Path) {
-    wait_until(|| path.exists(), &path.display().to_string());
-}
-
-#[track_caller]
-pub(crate) fn wait_until(mut reached: impl FnMut() -> bool, what: &str) {
-    let left = || if reached() { Vec::new() } else { vec![what.to_owned()] };
-    wait_for_none(left, "it comes", LIMIT);
-}
-
-/// Waits until nothing is left of what is in the way of something.
-#[track_caller]
-pub(crate) fn wait_for_none(mut left: impl FnMut() -> Vec<String>, what: &str, patience: Duration) {
-    let limit = BootClock.now().plus(patience);
-    loop {
-        let left = left();
-        if left.is_empty() {
-            return;
-        }
-        assert!(BootClock.now() < limit, "{left:?} is in the way of this: {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
 }
