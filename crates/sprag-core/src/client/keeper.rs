@@ -142,13 +142,15 @@ impl Keeper {
         tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
     }
 
-    /// Starts one batch for everything that is due now, and a little ahead to save a request.
+    /// Starts one batch for everything that is due now, and for what is within half of the time
+    /// between two renewals: of two batches, one is that close behind the other, so that all of
+    /// them soon are one.
     fn renew_due(&self, work: &Work) {
         let now = self.core.now();
         if self.core.registry.earliest() > now {
             return;
         }
-        let ahead = |lease: &Arc<Lease>| lease.with(|tenure| tenure.ttl()) / 12;
+        let ahead = |lease: &Arc<Lease>| lease.with(|tenure| tenure.ttl()) / 6;
         let mut due = self.core.registry.take_due(now);
         let slack = due.iter().map(ahead).min().unwrap_or_default();
         due.extend(self.core.registry.take_due(now.plus(slack)));
