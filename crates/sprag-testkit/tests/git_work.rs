@@ -3,7 +3,30 @@
 
 use sprag_core::{Holder, LockGuard};
 use sprag_testkit::git_server::{GitServer, RefFormat, Repository, Transport, skipped};
-use sprag_work::{GitSource, How, ItemName, NewItem, Outcome, Rules, Task, Worker};
+use sprag_work::{
+    ErrorKind, GitSource, How, ItemName, NewItem, Outcome, Rules, Source, Task, Wanted, Worker,
+};
+
+/// A worker in a clone of what is served, which has one commit.
+fn source(server: &GitServer) -> GitSource {
+    let clone = server.clone_named("clone");
+    let git = |args: &[&str]| {
+        let mut git = server.repository().command();
+        let output = git.arg("-C").arg(&clone).args(args).output().unwrap();
+        assert!(output.status.success(), "git {args:?}: {output:?}");
+    };
+    git(&["config", "user.name", "tester"]);
+    git(&["config", "user.email", "tester@example.com"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "start"]);
+    git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"]);
+    let rules =
+        Rules { main: Some("main".into()), category: Some("bugs".into()), ..Rules::default() };
+    GitSource::open(&clone, &rules, Holder::new("agent", "here")).unwrap()
+}
+
+fn new(name: &str) -> NewItem {
+    NewItem { name: ItemName::new(name).unwrap(), text: None, priority: 0 }
+}
 
 /// An item is made, goes through all states in worktrees, and leaves nothing behind.
 async fn an_item_goes_its_way(transport: Transport, format: RefFormat) {
@@ -19,22 +42,8 @@ async fn an_item_goes_its_way(transport: Transport, format: RefFormat) {
         return;
     };
     let server = GitServer::serve(repository, transport).await;
-    let clone = server.clone_named("clone");
-    let git = |args: &[&str]| {
-        let mut git = server.repository().command();
-        let output = git.arg("-C").arg(&clone).args(args).output().unwrap();
-        assert!(output.status.success(), "git {args:?}: {output:?}");
-    };
-    git(&["config", "user.name", "tester"]);
-    git(&["config", "user.email", "tester@example.com"]);
-    git(&["commit", "--quiet", "--allow-empty", "-m", "start"]);
-    git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"]);
-
-    let rules =
-        Rules { main: Some("main".into()), category: Some("bugs".into()), ..Rules::default() };
-    let source = GitSource::open(&clone, &rules, Holder::new("agent", "here")).unwrap();
-    let new = NewItem { name: ItemName::new("x").unwrap(), text: None, priority: 0 };
-    source.create(&new).unwrap();
+    let source = source(&server);
+    source.create(&new("x")).unwrap();
     let step = |task: &Task, _: &LockGuard| {
         let folder = task.directory.join(task.folder.as_deref().unwrap());
         let note = folder.join(task.item.place.state.as_str());
@@ -68,4 +77,24 @@ ways! {
     an_item_goes_its_way_over_https: Https, Files;
     an_item_goes_its_way_over_ssh: Ssh, Files;
     an_item_goes_its_way_on_reftables: File, Reftable;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_write_claims_nothing_and_is_told_so() {
+    if skipped() {
+        return;
+    }
+    let server = GitServer::start(Transport::Http).await;
+    let source = source(&server);
+    source.create(&new("x")).unwrap();
+    server.http().forbid_pushes();
+    let refs = server.repository().run(&["for-each-ref"]);
+    let how = How { worktree: true, ..How::default() };
+    let claimed = source.claim_named("x", &how).unwrap_err();
+    for error in [claimed, source.create(&new("y")).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        assert!(error.message().contains("403"), "{error:?}");
+    }
+    assert_eq!(source.ready(&Wanted::default()).unwrap().items.len(), 1, "looking is allowed");
+    assert_eq!(server.repository().run(&["for-each-ref"]), refs);
 }

@@ -144,3 +144,23 @@ fn what_cannot_work_says_what_to_do() {
     let rules = shop.work("a", &["ls"]).exits(78);
     assert!(rules.err.contains("config.toml:2: unknown field `rot`"), "{}", rules.err);
 }
+
+#[test]
+fn a_git_that_is_too_old_is_told_before_anything_is_done() {
+    let shop = Shop::new();
+    shop.place("bugs/next/x-00000001");
+    let old = "case \"$*\" in *version) echo git version 2.37.9; exit;; esac\nexec $real \"$@\"\n";
+    let old = shop.git_that(old);
+    for args in [&["ls"][..], &["next", "--", "true"], &["claim", "x"], &["recover"]] {
+        let output = shop.command("a", args).env("PATH", &old).output().unwrap();
+        let said = crate::shared::Answer::of(output).exits(78);
+        assert!(said.err.starts_with("error[SP090]: git 2.37.9 is too old"), "{}", said.err);
+        assert!(
+            said.err.contains("need") && said.err.contains("git 2.38.0 or newer"),
+            "{}",
+            said.err
+        );
+        assert!(said.err.contains("git version"), "{}", said.err);
+    }
+    assert_eq!(shop.refs(), ["refs/heads/main"]);
+}
