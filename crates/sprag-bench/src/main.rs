@@ -109,9 +109,16 @@ fn run(
 }
 
 fn local(folder: &Path, options: &Options) -> Result<Vec<Row>> {
-    let mut rows = uncontended::measure(folder, options.pairs)?;
-    rows.extend(contended::measure(folder, options)?);
-    rows.push(memory::measure(folder)?);
+    let mut rows = Vec::new();
+    if options.wants("uncontended") {
+        rows.extend(uncontended::measure(folder, options.pairs)?);
+    }
+    if options.wants("crowd") {
+        rows.extend(contended::measure(folder, options)?);
+    }
+    if options.wants("memory") {
+        rows.push(memory::measure(folder)?);
+    }
     Ok(rows)
 }
 

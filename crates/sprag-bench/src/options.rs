@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) check: bool,
     /// Where the results go.
     pub(crate) page: Option<PathBuf>,
+    /// The only part that is measured, if not all are.
+    pub(crate) only: Option<String>,
 }
 
 impl Options {
@@ -46,7 +48,13 @@ impl Options {
             length: Duration::from_secs(3),
             check: false,
             page: root.map(|root| root.join(format!("docs/bench-{benchmark}.md"))),
+            only: None,
         }
+    }
+
+    /// Whether a part of the benchmark is to be measured.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
     }
 
     /// How long one side is measured each time where nobody waits.
@@ -56,10 +64,22 @@ impl Options {
     }
 }
 
+/// What a benchmark can measure alone.
+fn parts(benchmark: &str) -> &'static [&'static str] {
+    match benchmark {
+        "local" => &["uncontended", "crowd", "memory"],
+        "redis" => &["uncontended", "tasks", "crowd", "quorum", "held"],
+        "postgres" => &["uncontended", "crowd", "held"],
+        "git" => &["claims", "batch", "refs", "work", "idle"],
+        _ => &[],
+    }
+}
+
 const FLAGS: &str = "
   --check        exit with 1 if a goal is missed
   --pairs N      measure each side N times; 7 by default
   --processes N  for contention; 64 by default
+  --only PART    measure one part, no page
   --no-page      do not write the page in docs
   --quick        one short pair, no page: only to see that it runs";
 
@@ -94,6 +114,14 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Verb, String> {
                 options.pairs = 1;
                 options.length = Duration::from_millis(300);
                 options.page = None;
+            }
+            "--only" => {
+                let (part, known) = (flags.next().unwrap_or_default(), parts(benchmark));
+                if !known.contains(&part) {
+                    let known = known.join(", ");
+                    return Err(format!("`{benchmark}` has no part `{part}`; there are: {known}"));
+                }
+                (options.only, options.page) = (Some(part.to_owned()), None);
             }
             "--pairs" => options.pairs = number(flag, flags.next())?,
             "--processes" => options.processes = number(flag, flags.next())?,
@@ -131,13 +159,25 @@ mod tests {
         };
         assert!(options.check && options.page.is_none());
         assert_eq!(options.pairs, 9);
+        assert!(options.wants("crowd") && options.wants("memory"));
+        let Ok(Verb::Redis(options)) = parse(&words("redis --only crowd")) else {
+            panic!("not accepted");
+        };
+        assert!(options.wants("crowd") && !options.wants("held") && options.page.is_none());
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for line in
-            ["", "moon", "local --fast", "local --pairs", "local --pairs 0", "local --processes x"]
-        {
+        for line in [
+            "",
+            "moon",
+            "local --fast",
+            "local --only quorum",
+            "local --only",
+            "local --pairs",
+            "local --pairs 0",
+            "local --processes x",
+        ] {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

@@ -23,11 +23,22 @@ const TTL: Duration = Duration::from_secs(300);
 pub(crate) fn measure(_: &std::path::Path, options: &Options) -> Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut rows = claims::measure(options).await?;
-        rows.push(batch::measure(options).await?);
-        rows.push(many_refs::measure(options).await?);
-        rows.push(work::measure(options).await?);
-        rows.push(idle::measure(options).await?);
+        let mut rows = Vec::new();
+        if options.wants("claims") {
+            rows.extend(claims::measure(options).await?);
+        }
+        if options.wants("batch") {
+            rows.push(batch::measure(options).await?);
+        }
+        if options.wants("refs") {
+            rows.push(many_refs::measure(options).await?);
+        }
+        if options.wants("work") {
+            rows.push(work::measure(options).await?);
+        }
+        if options.wants("idle") {
+            rows.push(idle::measure(options).await?);
+        }
         Ok(rows)
     })
 }

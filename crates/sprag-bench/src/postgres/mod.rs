@@ -21,9 +21,16 @@ pub(crate) fn measure(_: &Path, options: &Options) -> Result<Vec<Row>> {
         // As it comes, so commits wait for the disk; the table has room for many locks.
         let server = PostgresServer::start(&["-c", "max_locks_per_transaction=128"]).await;
         let place = Place { server };
-        let mut rows = uncontended::measure(&place, options).await?;
-        rows.extend(crowd::measure(&place, options).await?);
-        rows.extend(held::measure(&place, options).await?);
+        let mut rows = Vec::new();
+        if options.wants("uncontended") {
+            rows.extend(uncontended::measure(&place, options).await?);
+        }
+        if options.wants("crowd") {
+            rows.extend(crowd::measure(&place, options).await?);
+        }
+        if options.wants("held") {
+            rows.extend(held::measure(&place, options).await?);
+        }
         Ok(rows)
     })
 }

@@ -24,11 +24,22 @@ pub(crate) fn measure(folder: &Path, options: &Options) -> Result<Vec<Row>> {
     runtime.block_on(async {
         let server = RedisSetup::new().tcp().start().await;
         let url = url(&server);
-        let mut rows = uncontended::measure(&url, folder, options).await?;
-        rows.extend(tasks::measure(&url, options).await?);
-        rows.extend(crowd::measure(&server, options).await?);
-        rows.extend(quorum::measure(options).await?);
-        rows.extend(held::measure(&server, options).await?);
+        let mut rows = Vec::new();
+        if options.wants("uncontended") {
+            rows.extend(uncontended::measure(&url, folder, options).await?);
+        }
+        if options.wants("tasks") {
+            rows.extend(tasks::measure(&url, options).await?);
+        }
+        if options.wants("crowd") {
+            rows.extend(crowd::measure(&server, options).await?);
+        }
+        if options.wants("quorum") {
+            rows.extend(quorum::measure(options).await?);
+        }
+        if options.wants("held") {
+            rows.extend(held::measure(&server, options).await?);
+        }
         Ok(rows)
     })
 }
