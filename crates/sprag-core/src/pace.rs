@@ -3,15 +3,25 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// In microseconds: a server that takes longer is not looked for, as sleeping costs less. Waking a
-/// server whose processor sleeps takes about half of it.
-const FAR: u32 = 200;
-/// The same where whoever waits sleeps meanwhile, and only keeps its thread from other work.
-const FAR_ASLEEP: u32 = 500;
+/// In microseconds: a server that takes longer is not looked for, but left to a thread. Whoever
+/// looks keeps its own thread from other work meanwhile.
+const FAR: u32 = 500;
+/// An answer that takes longer is waited for asleep, as being woken is little beside it. To wake a
+/// server whose processor sleeps takes about half of this.
+const NEAR: u32 = 200;
 /// What is believed before the first answer.
 const GUESS: u32 = 60;
 /// While it does not pay to look, one request in so many looks all the same: things change.
 const PROBE: u32 = 32;
+
+/// How to look for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// For how long.
+    pub patience: Duration,
+    /// Whether to sleep until something comes, instead of looking again and again.
+    pub asleep: bool,
+}
 
 /// A moving average of the time to an answer that was looked for, in microseconds.
 #[derive(Debug)]
@@ -19,8 +29,7 @@ pub struct Pace {
     micros: AtomicU32,
     /// Requests that did not look.
     skipped: AtomicU32,
-    far: u32,
-    /// With one processor, looking would keep the server from answering.
+    /// With one processor, looking awake would keep the server from answering.
     alone: bool,
 }
 
@@ -35,29 +44,24 @@ impl Pace {
     #[must_use]
     pub fn new() -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), far: FAR, alone }
-    }
-
-    /// Of several that are asked together, by somebody who sleeps until they answer.
-    #[must_use]
-    pub fn of_several() -> Self {
-        let micros = AtomicU32::new(FAR);
-        Self { micros, skipped: AtomicU32::new(0), far: FAR_ASLEEP, alone: false }
+        Self { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone }
     }
 
     /// Whether answers come soon enough to be looked for.
     pub fn is_quick(&self) -> bool {
-        !self.alone && self.micros.load(Ordering::Relaxed) < self.far
+        self.micros.load(Ordering::Relaxed) < FAR
     }
 
-    /// How long to look for the answer to this request, if at all.
-    pub fn patience(&self) -> Option<Duration> {
+    /// How to look for the answer to this request, if at all.
+    pub fn look(&self) -> Option<Look> {
         let usual = self.micros.load(Ordering::Relaxed);
+        let asleep = self.alone || usual >= NEAR;
         if self.is_quick() {
-            return Some(Duration::from_micros(u64::from(usual + usual / 4 + 30)));
+            let patience = Duration::from_micros(u64::from(usual + usual / 4 + 30));
+            return Some(Look { patience, asleep });
         }
         let probes = self.skipped.fetch_add(1, Ordering::Relaxed) % PROBE == PROBE - 1;
-        (probes && !self.alone).then_some(Duration::from_micros(self.far.into()))
+        probes.then_some(Look { patience: Duration::from_micros(FAR.into()), asleep })
     }
 
     /// An answer was found by looking, after so long.
@@ -67,13 +71,13 @@ impl Pace {
 
     /// Looking for an answer was in vain.
     pub fn in_vain(&self) {
-        self.learn(2 * self.far);
+        self.learn(2 * FAR);
     }
 
     fn learn(&self, took: u32) {
         let before = self.micros.load(Ordering::Relaxed);
         // An update that is lost to another one is not missed.
-        self.micros.store(before - before / 8 + took.min(2 * self.far) / 8, Ordering::Relaxed);
+        self.micros.store(before - before / 8 + took.min(2 * FAR) / 8, Ordering::Relaxed);
     }
 }
 
@@ -82,18 +86,34 @@ mod tests {
     use super::*;
 
     fn pace() -> Pace {
-        Pace { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), far: FAR, alone: false }
+        Pace { micros: AtomicU32::new(GUESS), skipped: AtomicU32::new(0), alone: false }
+    }
+
+    fn found(pace: &Pace, micros: u64) {
+        (0..64).for_each(|_| pace.found(Duration::from_micros(micros)));
     }
 
     #[test]
     fn a_server_far_away_is_not_looked_for() {
         let pace = pace();
-        assert!(pace.patience().unwrap() >= Duration::from_micros(GUESS.into()));
+        assert!(pace.look().unwrap().patience >= Duration::from_micros(GUESS.into()));
         (0..16).for_each(|_| pace.in_vain());
-        let looks = (0..10 * PROBE).filter(|_| pace.patience().is_some()).count();
+        let looks = (0..10 * PROBE).filter(|_| pace.look().is_some()).count();
         assert_eq!(looks, 10, "now and then it is looked whether that has changed");
-        (0..32).for_each(|_| pace.found(Duration::from_micros(40)));
-        assert!(pace.is_quick() && pace.patience().is_some());
+        found(&pace, 40);
+        assert!(pace.is_quick() && pace.look().is_some());
+    }
+
+    #[test]
+    fn whoever_waits_longer_sleeps_and_with_one_processor_always() {
+        let mut pace = pace();
+        found(&pace, 100);
+        assert!(!pace.look().unwrap().asleep);
+        found(&pace, 300);
+        assert!(pace.look().unwrap().asleep);
+        found(&pace, 100);
+        pace.alone = true;
+        assert!(pace.look().unwrap().asleep);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Connection, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::lane::Lane;
-use super::wire::Wire;
+use super::wire::{Grip, Wire};
 use super::{Call, startup, tls};
 use crate::advisory::Vital;
 use crate::config::{Address, PostgresConfig};
@@ -30,12 +30,14 @@ const HELLO: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
      (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// What the DBA may have set for all users is not meant for our session: requests are short, and
-/// have a limit of ours. Settings that the server does not know are left out.
+/// have a limit of ours. They are the same ones all the time, and find one row by its key: one plan
+/// for each is enough. Settings that the server does not know are left out.
 const SETTINGS: &str = "SELECT set_config(name, value, false) FROM pg_settings JOIN (VALUES \
      ('statement_timeout', $1), ('lock_timeout', '0'), ('idle_session_timeout', '0'), \
      ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0'), \
      ('default_transaction_isolation', 'read committed'), ('jit', 'off'), \
-     ('application_name', 'sprag')) AS ours(name, value) USING (name)";
+     ('plan_cache_mode', 'force_generic_plan'), ('application_name', 'sprag')) \
+     AS ours(name, value) USING (name)";
 
 /// A statement that failed may have taken a session lock, which no rollback gives back.
 const SWEEP: &str = "SELECT sprag.sweep_v1()::text";
@@ -63,8 +65,8 @@ impl Connector {
         Ok(Self { config: Arc::new(config), prepare, tls, vital })
     }
 
-    /// A bare connection, both halves of it, and the way to make it forget what it has not sent.
-    pub(super) async fn connect(&self) -> Result<(Client, Half, Arc<AtomicBool>)> {
+    /// A bare connection, both halves of it, and a grip on its socket.
+    pub(super) async fn connect(&self) -> Result<(Client, Half, Grip)> {
         let config = self.config.connection();
         let host = match &self.config.address {
             Address::Tcp(host, _) => host,
@@ -74,24 +76,24 @@ impl Connector {
             let wire = Wire::dial(&self.config).await.map_err(|e| {
                 no_answer(&self.config, &format!("cannot be reached ({e})")).caused_by(e)
             })?;
-            let abandoned = wire.abandoned();
+            let grip = wire.grip();
             let tls = MakeTlsConnect::<Wire>::make_tls_connect(&mut self.tls.clone(), host);
             let tls = tls.map_err(|e| {
                 error(ErrorKind::BadInput, format!("{host} is no name for TLS: {e}"))
             })?;
             let connected = config.connect_raw(wire, tls).await;
             let (client, half) = connected.map_err(|e| from_postgres(&self.config, e))?;
-            Ok((client, half, abandoned))
+            Ok((client, half, grip))
         };
         self.in_time(connected).await
     }
 
     /// A connection to a server that may be used, with everything on it that we need.
     pub(super) async fn open(&self) -> Result<Line> {
-        let (mut client, half, abandoned) = self.connect().await?;
+        let (mut client, half, grip) = self.connect().await?;
         // It ends with its last user, or whoever waits for an answer is told.
         let life = self.vital.as_ref().map(Vital::life);
-        let lane = Arc::new(Lane::new(half, abandoned, life.clone()));
+        let lane = Arc::new(Lane::new(half, grip, life.clone()));
         let driven = Arc::clone(&lane);
         tokio::spawn(async move { driven.drive().await });
         let server = self.in_time(self.greet(&client)).await?;

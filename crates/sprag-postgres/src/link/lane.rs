@@ -2,8 +2,10 @@
 //!
 //! A server nearby answers sooner than a thread can be put to sleep and woken up. So whoever asks
 //! drives the connection itself for a moment, one at a time; what comes later is left to the thread.
+//! Where answers take a little longer whoever asks sleeps, but without waking up the thread.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -11,19 +13,28 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use sprag_core::clock::{BootClock, Clock};
+use sprag_core::pace::Look;
 use tokio_postgres::AsyncMessage;
 
 use super::connect::Half;
+use super::wire::Grip;
 use crate::advisory::Life;
 
 /// A connection that several threads may drive.
 pub(crate) struct Lane {
-    half: Mutex<Option<Half>>,
+    open: Mutex<Option<Open>>,
     bell: Arc<Bell>,
     abandoned: Arc<AtomicBool>,
     /// The session on it, if it has locks.
     life: Option<Life>,
+}
+
+struct Open {
+    half: Half,
+    /// The socket as well, to wait for it without a runtime.
+    socket: Option<Arc<OwnedFd>>,
 }
 
 /// Wakes the thread, unless somebody looks anyway.
@@ -32,6 +43,10 @@ struct Bell {
     thread: AtomicWaker,
     looking: AtomicBool,
     rung: AtomicBool,
+    /// Whether whoever looks sleeps, and so has to be woken to send what others ask.
+    asleep: AtomicBool,
+    /// Written to in order to wake it.
+    nudge: Option<OwnedFd>,
 }
 
 impl Wake for Bell {
@@ -39,11 +54,37 @@ impl Wake for Bell {
         self.rung.store(true, SeqCst);
         if !self.looking.load(SeqCst) {
             self.thread.wake();
+        } else if self.asleep.load(SeqCst)
+            && let Some(nudge) = &self.nudge
+        {
+            // It only fails when it was nudged 2^64 times before.
+            rustix::io::write(nudge, &1u64.to_ne_bytes()).ok();
         }
     }
 }
 
 impl Bell {
+    fn new() -> Self {
+        // Without it nobody sleeps.
+        let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        Self { nudge, ..Self::default() }
+    }
+
+    /// Until there is something to read or to send, or for so long; whether it could.
+    fn sleep(&self, socket: &OwnedFd, patience: Duration) -> bool {
+        let (Some(nudge), Ok(patience)) = (&self.nudge, patience.try_into()) else { return false };
+        self.asleep.store(true, SeqCst);
+        // Who rings from here on sees that it sleeps.
+        if !self.rung.load(SeqCst) {
+            let on = |fd| PollFd::new(fd, PollFlags::IN);
+            // If it fails or is interrupted, it is looked at once more.
+            poll(&mut [on(socket), on(nudge)], Some(&patience)).ok();
+        }
+        self.asleep.store(false, SeqCst);
+        rustix::io::read(nudge, &mut [0; 8]).ok();
+        true
+    }
+
     fn starts_to_look(&self) -> bool {
         !self.looking.swap(true, SeqCst)
     }
@@ -82,8 +123,10 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    pub(super) fn new(half: Half, abandoned: Arc<AtomicBool>, life: Option<Life>) -> Self {
-        Self { half: Mutex::new(Some(half)), bell: Arc::default(), abandoned, life }
+    pub(super) fn new(half: Half, grip: Grip, life: Option<Life>) -> Self {
+        let Grip { abandoned, socket } = grip;
+        let open = Mutex::new(Some(Open { half, socket }));
+        Self { open, bell: Arc::new(Bell::new()), abandoned, life }
     }
 
     /// Reads what the server says until the connection ends.
@@ -96,34 +139,45 @@ impl Lane {
         turns.await;
     }
 
-    /// Looks for the outcome of `work` for so long; only one does so at a time.
+    /// Sends `work`, and looks for its outcome; only one does so at a time.
     pub(super) fn look<F: Future>(
         &self,
         mut work: Pin<&mut F>,
         context: &mut Context<'_>,
-        patience: Duration,
+        how: Option<Look>,
     ) -> Looked<F::Output> {
         if !self.bell.starts_to_look() {
             return Looked::Not;
         }
-        let until = BootClock.now().plus(patience);
+        let until = BootClock.now().plus(how.map_or(Duration::ZERO, |how| how.patience));
         let found = loop {
             if let Poll::Ready(outcome) = work.as_mut().poll(context) {
                 break Looked::Found(outcome);
             }
-            if self.turn().is_ready() || BootClock.now() >= until {
+            let over = self.turn().is_ready();
+            let left = until.since(BootClock.now());
+            if over || left.is_zero() {
                 break Looked::InVain;
             }
-            std::hint::spin_loop();
+            let slept = how.is_some_and(|how| how.asleep)
+                && self.socket().is_some_and(|socket| self.bell.sleep(&socket, left));
+            if !slept {
+                std::hint::spin_loop();
+            }
         };
         self.bell.stops_looking();
         found
     }
 
+    fn socket(&self) -> Option<Arc<OwnedFd>> {
+        // Whoever has it in hand is soon done.
+        self.open.try_lock().ok()?.as_ref()?.socket.clone()
+    }
+
     /// Sends and receives what can be; ready when the connection has ended.
     fn turn(&self) -> Poll<()> {
-        let mut half = match self.half.try_lock() {
-            Ok(half) => half,
+        let mut open = match self.open.try_lock() {
+            Ok(open) => open,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Somebody else does it.
             Err(TryLockError::WouldBlock) => return Poll::Pending,
@@ -131,18 +185,18 @@ impl Lane {
         self.bell.rung.store(false, SeqCst);
         let waker = Waker::from(Arc::clone(&self.bell));
         let mut context = Context::from_waker(&waker);
-        while let Some(connection) = half.as_mut() {
-            match connection.poll_message(&mut context) {
+        while let Some(connection) = open.as_mut() {
+            match connection.half.poll_message(&mut context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(message))) => self.hear(&message),
                 Poll::Ready(ended) => {
                     let error = ended.and_then(Result::err);
                     tracing::debug!(target: "sprag::postgres", ?error, "the connection ended");
-                    *half = None;
+                    *open = None;
                 }
             }
         }
-        drop(half);
+        drop(open);
         // The thread has to know, whoever found out.
         self.bell.thread.wake();
         Poll::Ready(())
@@ -157,7 +211,7 @@ impl Lane {
     /// Ends the connection: what was not sent yet never is.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, SeqCst);
-        *self.half.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.bell.thread.wake();
     }
 }

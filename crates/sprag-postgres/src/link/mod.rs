@@ -228,16 +228,15 @@ impl Link {
 
 /// Sends a request, and looks for the answer for a moment if answers usually come that soon.
 async fn look<F: Future>(pace: &Pace, line: &Line, mut work: Pin<&mut F>) -> Option<F::Output> {
-    let patience = pace.patience();
-    let longest = patience.unwrap_or_default();
+    let how = pace.look();
     let asked = BootClock.now();
-    let looking = poll_fn(|context| Poll::Ready(line.lane.look(work.as_mut(), context, longest)));
+    let looking = poll_fn(|context| Poll::Ready(line.lane.look(work.as_mut(), context, how)));
     match looking.await {
         Looked::Found(answer) => {
             pace.found(BootClock.now().since(asked));
             return Some(answer);
         }
-        Looked::InVain if patience.is_some() => pace.in_vain(),
+        Looked::InVain if how.is_some() => pace.in_vain(),
         Looked::InVain | Looked::Not => {}
     }
     None

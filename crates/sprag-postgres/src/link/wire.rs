@@ -2,14 +2,14 @@
 //! the runtime; only who waits for it needs that.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv, sockopt};
+use rustix::net::{RecvFlags, connect_unspec, recv, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -45,10 +45,22 @@ impl Wire {
         Ok(Self { socket, abandoned: Arc::default() })
     }
 
-    /// Set, it makes the socket forget what it has not sent when it is closed.
-    pub(super) fn abandoned(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.abandoned)
+    /// What others may do with it.
+    pub(super) fn grip(&self) -> Grip {
+        let socket = match &self.socket {
+            Socket::Tcp(stream) => rustix::io::dup(stream),
+            Socket::Unix(stream) => rustix::io::dup(stream),
+        };
+        Grip { abandoned: Arc::clone(&self.abandoned), socket: socket.ok().map(Arc::new) }
     }
+}
+
+/// What others may do with a [`Wire`].
+pub(super) struct Grip {
+    /// Set, it makes the socket forget what it has not sent when the wire ends.
+    pub(super) abandoned: Arc<AtomicBool>,
+    /// To wait for it.
+    pub(super) socket: Option<Arc<OwnedFd>>,
 }
 
 /// A server that is gone is noticed within seconds, not within hours.
@@ -66,8 +78,8 @@ impl Drop for Wire {
     fn drop(&mut self) {
         if let (true, Socket::Tcp(stream)) = (self.abandoned.load(Ordering::Acquire), &self.socket)
         {
-            // If it cannot be reset, it is closed.
-            sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap_or_default();
+            // At once, whoever else has this socket open. If it cannot be reset, it is closed.
+            connect_unspec(stream).unwrap_or_default();
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::net::sockopt;
+use rustix::net::connect_unspec;
 use sprag_core::clock::Moment;
 
 use super::stream::{Stream, wait_for};
@@ -80,10 +79,10 @@ impl Line {
         ended
     }
 
-    /// When it is closed, nothing of it is delivered any more.
+    /// Ends it at once, whoever else has it open: nothing of it is delivered any more.
     pub(crate) fn abandon(&self) {
         // A Unix socket has no such buffer and refuses; then there is nothing to do.
-        sockopt::set_socket_linger(self, Some(Duration::ZERO)).ok();
+        connect_unspec(self).ok();
     }
 
     /// Whether something waits to be written.

@@ -19,13 +19,15 @@ const TURN: Duration = Duration::from_micros(100);
 /// The answers to one request, some day.
 ///
 /// A server nearby answers sooner than a thread can be put to sleep and woken up. So whoever asks
-/// looks at the socket itself for a moment, over and over, and now and then lets the other tasks of
-/// its runtime run; one at a time does so, for everybody. What comes later is left to the thread.
+/// looks at the socket itself for a moment, over and over or asleep, and now and then lets the other
+/// tasks of its runtime run; one at a time does so, for everybody. What comes later is left to the
+/// thread.
 #[derive(Debug)]
 pub(super) struct Reply {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
     looks: Looks,
+    asleep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +46,14 @@ impl Reply {
         if !shared.is_looked_for() {
             shared.rouse();
         }
-        Self { shared, slot, looks: Looks::No }
+        Self { shared, slot, looks: Looks::No, asleep: false }
     }
 
     pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
-        let looks = match shared.pace.patience() {
-            Some(patience) => Looks::May(slot.asked.plus(patience)),
-            None => Looks::No,
-        };
-        let mut reply = Self { shared, slot, looks };
+        let look = shared.pace.look();
+        let looks = look.map_or(Looks::No, |look| Looks::May(slot.asked.plus(look.patience)));
+        let asleep = look.is_some_and(|look| look.asleep);
+        let mut reply = Self { shared, slot, looks, asleep };
         if !reply.starts_to_look() {
             reply.shared.rouse();
         }
@@ -89,7 +90,11 @@ impl Reply {
                 cx.waker().wake_by_ref();
                 return answer;
             }
-            std::hint::spin_loop();
+            if self.asleep {
+                self.shared.sleep(turn.min(until).since(now));
+            } else {
+                std::hint::spin_loop();
+            }
         }
     }
 

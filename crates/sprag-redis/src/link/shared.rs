@@ -5,13 +5,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use sprag_core::ErrorKind;
 use sprag_core::pace::Pace;
 
 use super::line::Line;
 use super::slot::Slot;
+use super::stream::wait;
 use crate::error::Trouble;
 
 /// Requests under way; beyond that, callers are told to come back.
@@ -165,6 +167,14 @@ impl Shared {
     /// The connection, if there is one.
     pub(super) fn watched(&self) -> Option<Arc<OwnedFd>> {
         self.lock().watched.clone()
+    }
+
+    /// Until there is something to read, or for so long.
+    pub(super) fn sleep(&self, patience: Duration) {
+        if let Some(line) = self.watched() {
+            // It only fails for want of memory; then it is looked at once more.
+            drop(wait(&mut [PollFd::new(&line, PollFlags::IN)], Some(patience)));
+        }
     }
 
     pub(super) fn is_looked_for(&self) -> bool {

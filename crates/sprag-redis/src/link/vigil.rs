@@ -30,7 +30,7 @@ impl<'a> Vigil<'a> {
     /// Begins before anything is asked. Servers that are too far away are left to their threads.
     pub(crate) fn begin(links: impl Iterator<Item = &'a Link>, pace: &'a Pace) -> Self {
         let begun = BootClock.now();
-        let patience = pace.patience();
+        let patience = pace.look().map(|look| look.patience);
         let links = links.filter(|_| patience.is_some()).map(|link| &*link.shared);
         let posts = links.filter(|shared| shared.may_look()).collect();
         let until = begun.plus(patience.unwrap_or_default());

@@ -45,7 +45,7 @@ impl Nodes {
         let links = links.collect::<Result<Vec<_>>>()?;
         let first = &config.nodes[0];
         let (keys, timeout) = (Keys::new(first.prefix.clone(), false), first.timeout);
-        Ok(Self { links, pace: Pace::of_several(), timers: Timers::start()?, keys, timeout })
+        Ok(Self { links, pace: Pace::new(), timers: Timers::start()?, keys, timeout })
     }
 
     pub(super) fn count(&self) -> usize {
