@@ -18,6 +18,7 @@ pub mod entropy;
 mod error;
 mod fence;
 mod holder;
+pub mod home;
 mod id;
 mod lineage;
 mod loss;

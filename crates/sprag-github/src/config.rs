@@ -1,6 +1,5 @@
 //! [`GitHubConfig`]: which repository, as whom, and how patient we are.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock};
+use sprag_core::home::state_folder;
 use sprag_core::{ErrorKind, Result};
 use sprag_ledger::Abandoned;
 
@@ -354,13 +354,6 @@ fn is_loopback(url: &str) -> bool {
     let named = matches!(host, "localhost" | "[::1]");
     let numbered = host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
     (named || numbered) && port.parse::<u16>().is_ok()
-}
-
-fn state_folder(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name| env(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("sprag"))
 }
 
 #[cfg(test)]

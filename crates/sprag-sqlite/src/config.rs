@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock};
+use sprag_core::home::state_folder;
 use sprag_core::{Error, ErrorKind, Operation, Result};
 
 /// How to open a [`SqliteStore`](crate::SqliteStore).
@@ -90,10 +91,7 @@ impl SqliteConfig {
 pub fn default_path(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     // A relative path would be another store in each working directory: locks that exclude
     // nobody.
-    let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    state.map(|state| state.join("sprag/sprag.db")).ok_or_else(|| {
+    state_folder(env).map(|state| state.join("sprag.db")).ok_or_else(|| {
         let message = "neither XDG_STATE_HOME nor HOME is set to an absolute path: set one, or \
                        name the database file";
         Error::new(ErrorKind::Refused, Operation::Open, message).at("sqlite")

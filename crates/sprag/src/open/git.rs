@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sprag_core::home::state_folder;
 use sprag_core::{Result, Store};
 use sprag_git::{Abandoned, GitConfig};
 
@@ -123,11 +124,7 @@ fn millis(url: &StoreUrl<'_>, name: &str, value: &str) -> Result<Duration> {
 
 /// Where what was seen of others is kept for the next command. Without it each begins anew.
 fn observations() -> Option<PathBuf> {
-    let absolute =
-        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state =
-        absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    let folder = state.join("sprag/seen");
+    let folder = state_folder(|name| std::env::var_os(name))?.join("seen");
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     Some(folder)
 }
