@@ -204,8 +204,11 @@ fn tests(shell: &Shell) -> Outcome {
 }
 
 fn run_tests(shell: &Shell, arguments: &[&str]) -> Outcome {
-    // The web servers of the tests have an authority of their own.
-    shell::run(shell.cargo(arguments).env_remove("GIT_SSL_CAINFO"))
+    // The web servers of the tests have an authority of their own, and what is remembered of their
+    // stores is nothing to the user.
+    let state = shell.root().join("target/tmp/state");
+    let mut command = shell.cargo(arguments);
+    shell::run(command.env_remove("GIT_SSL_CAINFO").env("XDG_STATE_HOME", state))
 }
 
 fn doctests(shell: &Shell) -> Outcome {
