@@ -22,8 +22,6 @@ use crate::telemetry;
 const ATTEMPTS: u32 = 100;
 /// How often a remote is asked again that does not answer.
 const PATIENCE: u32 = 5;
-/// How long one of this clone waits for another one that is about to push.
-const TURN: Duration = Duration::from_secs(5);
 /// Where work is left that did not come to main.
 const UNFINISHED: &str = "unfinished/";
 
@@ -100,8 +98,7 @@ impl GitClaim {
             if let Some(guard) = &self.guard {
                 guard.ensure_valid()?;
             }
-            // Only to be kind: what counts is compared in the swap.
-            let turn = self.source.repo.desk().turn("landing", TURN)?;
+            let turn = self.source.repo.landing_turn()?;
             let remote = self.source.repo.look()?;
             let tip = self.tip(&remote, saved.as_ref())?;
             // The answer to an earlier attempt may have been lost.

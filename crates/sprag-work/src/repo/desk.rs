@@ -85,7 +85,7 @@ impl Desk {
         })
     }
 
-    /// Waits for one's turn among the processes of this clone; it is over when the file is closed.
+    /// Waits for one's turn among those who have this folder; it is over when the file is closed.
     /// Whoever waits for too long goes on without: the one before may be stopped.
     pub(crate) fn turn(&self, name: &str, patience: Duration) -> Result<Option<File>> {
         let path = self.file(&format!("{name}.lock"))?;
@@ -98,7 +98,7 @@ impl Desk {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if BootClock.now() >= give_up => return Ok(None),
                 Err(TryLockError::WouldBlock) => {
-                    std::thread::park_timeout(Duration::from_millis(5));
+                    std::thread::park_timeout(Duration::from_millis(10));
                 }
             }
         }

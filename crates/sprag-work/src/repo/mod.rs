@@ -7,11 +7,14 @@ mod tree;
 mod worktree;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sprag_core::entropy::{Entropy, OsEntropy};
+use sprag_core::home::state_folder;
 use sprag_git::{Git, GitError, Pushed, RefChange, Trouble, Version};
 use sprag_ledger::{Oid, RefName};
 
@@ -28,6 +31,8 @@ const MERGES: Version = Version { major: 2, minor: 38, patch: 0 };
 
 /// How long one waits for another one of this clone that fetches.
 const FETCH: Duration = Duration::from_secs(10);
+/// How long one waits for another one of this machine that is about to push to main.
+const LANDING: Duration = Duration::from_secs(30);
 
 /// A reference of this repository to the main branch as it was fetched last.
 const SEEN: &str = "refs/sprag/seen";
@@ -48,6 +53,8 @@ pub struct Repo {
     identity: Vec<String>,
     /// The main branch as it was seen last.
     seen: Arc<Mutex<Option<Oid>>>,
+    /// Where the remote is, once somebody wanted to know.
+    url: Arc<OnceLock<String>>,
 }
 
 /// What the remote has, at one moment.
@@ -97,7 +104,8 @@ impl Repo {
         // The commands run in the first worktree, which stays, whatever becomes of the directory.
         let git = git.directory(&top);
         let identity = identity(&git)?;
-        Ok(Self { git, common, top, worktrees, remote, main, identity, seen: Arc::default() })
+        let (seen, url) = (Arc::default(), Arc::default());
+        Ok(Self { git, common, top, worktrees, remote, main, identity, seen, url })
     }
 
     /// The directory that all its worktrees share.
@@ -131,8 +139,31 @@ impl Repo {
     ///
     /// Repository if it has no URL.
     pub fn url(&self) -> Result<String> {
+        if let Some(known) = self.url.get() {
+            return Ok(known.clone());
+        }
         let said = self.git.ok(["remote", "get-url", "--push", &self.remote]);
-        said.map(|said| said.text()).map_err(|error| repository(&error))
+        let url = said.map_err(|error| repository(&error))?.text();
+        Ok(self.url.get_or_init(|| url).clone())
+    }
+
+    /// Waits for one's turn among those of this machine who bring something to main; it is over
+    /// when the file is closed. Only to be kind: of dozens who try at once one gets through, and
+    /// the work of the others is in vain. What counts is compared in the swap.
+    pub(crate) fn landing_turn(&self) -> Result<Option<File>> {
+        let turn = |desk: Desk| desk.turn("landing", LANDING);
+        match self.neighbours().map(turn) {
+            Some(Ok(turn)) => Ok(turn),
+            None | Some(Err(_)) => turn(self.desk()),
+        }
+    }
+
+    /// What all clones of this user share that have the same remote.
+    fn neighbours(&self) -> Option<Desk> {
+        let mut hasher = DefaultHasher::new();
+        self.url().ok()?.hash(&mut hasher);
+        let state = state_folder(|name| std::env::var_os(name))?;
+        Some(Desk::new(state.join(format!("remotes/{:016x}", hasher.finish()))))
     }
 
     /// What this machine knows about claims.

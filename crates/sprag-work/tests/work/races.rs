@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use sprag_core::LockGuard;
-use sprag_work::{Claim, Outcome, Task, Turn, Worker};
+use sprag_work::{Claim, How, Outcome, Task, Turn, Worker};
 
 use crate::support::*;
 
@@ -33,6 +33,37 @@ fn of_many_workers_one_gets_an_item() {
     assert_eq!(world.items(), ["bugs/inanalysis/x-00000001"]);
     let sprag = |name: &String| name.starts_with("refs/sprag/uploads") || name.contains("heads/r");
     assert_eq!(world.refs().into_iter().find(sprag), None);
+}
+
+/// Whoever pushed to main while another one does would have done its work in vain.
+#[test]
+fn clones_of_one_remote_on_one_machine_land_one_after_the_other() {
+    const CLONES: usize = 4;
+    let world = World::new();
+    let met = world.path("met");
+    let hook = format!(
+        "#!/bin/sh\n[ $1 = refs/heads/main ] || exit 0\n\
+         mkdir {at} || echo $$ >> {met}\nsleep 0.2\nrmdir {at}\nexit 0\n",
+        at = world.path("landing").display(),
+        met = met.display()
+    );
+    let path = world.remote().join("hooks/update");
+    let maker = world.clone_named("maker");
+    let claims: Vec<_> = (0..CLONES)
+        .map(|number| {
+            place_item(&maker, &format!("bugs/next/x{number}-0000000{number}"));
+            let source = world.source(&world.clone_named(&format!("c{number}")), "agent");
+            source.claim_named(&format!("x{number}"), &How::default()).unwrap()
+        })
+        .collect();
+    std::fs::write(&path, hook).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::thread::scope(|scope| {
+        for claim in claims {
+            scope.spawn(|| Box::new(claim).finish(done()).unwrap());
+        }
+    });
+    assert_eq!(std::fs::read_to_string(met).unwrap_or_default(), "", "they met on the way to main");
 }
 
 #[test]
