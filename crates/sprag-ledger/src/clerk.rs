@@ -154,7 +154,13 @@ impl Clerk {
         while !open.is_empty() {
             let (plan, later) = match self.plan(open) {
                 Ok(planned) => planned,
-                Err((error, jobs)) => return self.fail(jobs, &error),
+                Err((error, mut jobs)) => {
+                    // A damaged record must not be in the way of other locks.
+                    if jobs.len() > 1 && error.is_corrupt() {
+                        jobs.drain(..).for_each(|job| self.serve(vec![job]));
+                    }
+                    return self.fail(jobs, &error);
+                }
             };
             open = later;
             if plan.is_empty() {

@@ -455,3 +455,21 @@ fn a_damaged_record_is_not_overwritten() {
     assert!(block_on(store.try_acquire(&wish)).unwrap_err().is_corrupt());
     assert_eq!(world.references().len(), 1);
 }
+
+/// Requests that come together are served together.
+#[test]
+fn a_damaged_record_is_not_in_the_way_of_what_is_asked_with_it() {
+    let world = World::new();
+    let damaged = RefName::lock(&LockName::new("damaged").unwrap());
+    let new = New::Entry(Entry { summary: "damaged".into(), body: "{}".into() });
+    world.ledger.swap(&[Change { name: damaged, old: None, new }]).unwrap();
+    for _ in 0..100 {
+        let store = world.process(Abandoned::Freed);
+        let (bad, good) = (request("damaged"), request("good"));
+        let both = async { futures::join!(store.try_acquire(&bad), store.try_acquire(&good)) };
+        let (refused, granted) = block_on(both);
+        assert!(refused.unwrap_err().is_corrupt());
+        assert!(matches!(granted.unwrap(), Attempt::Granted(_)));
+        block_on(store.release(&good.name, good.lease)).unwrap();
+    }
+}
