@@ -154,12 +154,18 @@ impl Clerk {
         while !open.is_empty() {
             let (plan, later) = match self.plan(open) {
                 Ok(planned) => planned,
-                Err((error, mut jobs)) => {
-                    // A damaged record must not be in the way of other locks.
-                    if jobs.len() > 1 && error.is_corrupt() {
-                        jobs.drain(..).for_each(|job| self.serve(vec![job]));
-                    }
-                    return self.fail(jobs, &error);
+                Err((error, jobs)) => {
+                    // A damaged record must not be in the way of other locks, nor cost them more
+                    // than one request for all of them.
+                    let is_its = |job: &Job| error.lock() == Some(&job.name);
+                    let (failed, others) = if error.is_corrupt() && jobs.iter().any(is_its) {
+                        jobs.into_iter().partition(is_its)
+                    } else {
+                        (jobs, Vec::new())
+                    };
+                    self.fail(failed, &error);
+                    open = others;
+                    continue;
                 }
             };
             open = later;
