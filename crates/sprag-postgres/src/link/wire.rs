@@ -78,8 +78,11 @@ impl Drop for Wire {
     fn drop(&mut self) {
         if let (true, Socket::Tcp(stream)) = (self.abandoned.load(Ordering::Acquire), &self.socket)
         {
-            // At once, whoever else has this socket open. If it cannot be reset, it is closed.
-            connect_unspec(stream).unwrap_or_default();
+            // At once, whoever else has this socket open; where that cannot be done, when the last
+            // one closes it.
+            connect_unspec(stream)
+                .or_else(|_| sockopt::set_socket_linger(stream, Some(Duration::ZERO)))
+                .unwrap_or_default();
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::net::connect_unspec;
+use rustix::net::{connect_unspec, sockopt};
 use sprag_core::clock::Moment;
 
 use super::stream::{Stream, wait_for};
@@ -81,8 +82,11 @@ impl Line {
 
     /// Ends it at once, whoever else has it open: nothing of it is delivered any more.
     pub(crate) fn abandon(&self) {
-        // A Unix socket has no such buffer and refuses; then there is nothing to do.
-        connect_unspec(self).ok();
+        // Where that cannot be done, at least when it is closed. A Unix socket has no such buffer
+        // and refuses both; then there is nothing to do.
+        connect_unspec(self)
+            .or_else(|_| sockopt::set_socket_linger(self, Some(Duration::ZERO)))
+            .ok();
     }
 
     /// Whether something waits to be written.
@@ -166,5 +170,28 @@ fn would_block_is_fine(done: io::Result<()>) -> io::Result<()> {
 impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprag_core::clock::{BootClock, Clock};
+    use std::net::TcpListener;
+
+    /// A caller that sleeps on the connection has it open as well, and so has a forked child.
+    #[test]
+    fn an_abandoned_connection_is_over_although_somebody_else_has_it_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp("127.0.0.1".into(), listener.local_addr().unwrap().port());
+        let until = BootClock.now().plus(Duration::from_secs(20));
+        let line = Line::connect(&address, None, until).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let _copy = rustix::io::dup(&line).unwrap();
+        line.abandon();
+        drop(line);
+        let told = peer.read(&mut [0; 1]).unwrap_err().kind();
+        assert_eq!(told, io::ErrorKind::ConnectionReset);
     }
 }
