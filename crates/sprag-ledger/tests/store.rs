@@ -36,6 +36,16 @@ impl World {
         LedgerStore::with_clock(ledger, settings, Arc::<ManualClock>::clone(&self.clock)).unwrap()
     }
 
+    /// Ends a process, and waits until its thread is gone: it would see time pass that the dead do
+    /// not see.
+    fn dies(&self, store: LedgerStore) {
+        let before = Arc::strong_count(&self.clock);
+        drop(store);
+        while Arc::strong_count(&self.clock) >= before {
+            std::thread::yield_now();
+        }
+    }
+
     fn references(&self) -> Vec<RefName> {
         let all = self.ledger.list("refs/").unwrap();
         all.into_iter().map(|(name, _)| name).collect()
@@ -181,7 +191,9 @@ fn who_leaves_does_not_push_aside_a_reader_that_has_given_a_sign_since() {
 fn the_abandoned_stay_or_are_free() {
     let world = World::new();
     let (stays, freed) = (world.process(Abandoned::Stays), world.process(Abandoned::Freed));
-    acquire(&world.process(Abandoned::Stays), &request("deploy"));
+    let dead = world.process(Abandoned::Stays);
+    acquire(&dead, &request("deploy"));
+    world.dies(dead);
     for store in [&stays, &freed] {
         assert!(is_held(&try_acquire(store, &request("deploy"))));
     }
@@ -324,7 +336,7 @@ fn the_sessions_of_the_dead_are_tidied_up() {
     let world = World::new();
     let (dead, living) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
     acquire(&dead, &request("deploy"));
-    drop(dead);
+    world.dies(dead);
     assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0);
     world.clock.advance(TTL * 2);
     assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0, "its lock speaks of it");
@@ -342,7 +354,7 @@ fn an_operator_may_say_that_it_is_dead() {
     let (dead, operator) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
     let held = request("deploy");
     acquire(&dead, &held);
-    drop(dead);
+    world.dies(dead);
     let wish = thief("deploy");
     assert!(is_held(&try_acquire(&operator, &wish)));
     let seen = block_on(operator.silence(&held.name)).unwrap();
