@@ -120,6 +120,7 @@ fn only_the_silent_are_taken_over() {
         world.keep_alive(&holder, &held, 1);
     }
     assert!(is_held(&try_acquire(&other, &wish)));
+    world.dies(holder);
     world.clock.advance(TTL);
     assert!(is_held(&try_acquire(&other, &wish)), "before the 5 % for clocks of other speed");
     world.clock.advance(TTL / 20);
