@@ -334,6 +334,8 @@ impl Clerk {
                 let copy =
                     Copy { tip, record: draft.record.clone(), as_of: sent, written: Some(sent) };
                 self.library.saw(&copy);
+                // Before the answer: who asked may be gone with this process a moment later.
+                self.library.witness().save();
                 self.library.shelf().put(name.clone(), copy);
                 // Whoever of this process is in now need not wait for the next look.
                 draft.record.holders.iter().for_each(|hold| self.mailboxes.notify(hold.lease));

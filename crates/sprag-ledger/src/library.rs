@@ -102,17 +102,17 @@ impl Library {
                 (None, Some(tip)) => unread.push((name, (reference, tip))),
             }
         }
-        if unread.is_empty() {
-            return Ok(());
+        if !unread.is_empty() {
+            let (names, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+            let entries = self.ledger.entries(&tips)?;
+            for ((name, (_, tip)), entry) in names.into_iter().zip(tips).zip(entries) {
+                let record = page::read_lock(&entry).map_err(|error| error.on(&name))?;
+                let late = self.newer(&name, record.version, sent);
+                let read = Copy { tip: Some(tip), record, as_of: sent, written: None };
+                self.put(name, late.unwrap_or(read));
+            }
         }
-        let (names, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
-        let entries = self.ledger.entries(&tips)?;
-        for ((name, (_, tip)), entry) in names.into_iter().zip(tips).zip(entries) {
-            let record = page::read_lock(&entry).map_err(|error| error.on(&name))?;
-            let late = self.newer(&name, record.version, sent);
-            let copy = late.unwrap_or(Copy { tip: Some(tip), record, as_of: sent, written: None });
-            self.put(name, copy);
-        }
+        self.witness().save();
         Ok(())
     }
 

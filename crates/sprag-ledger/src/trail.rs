@@ -1,5 +1,7 @@
 //! The audit trail: what the chains of the locks tell.
 
+use std::collections::HashSet;
+
 use sprag_core::audit::TRAIL_LENGTH;
 use sprag_core::{AuditEntry, AuditQuery, LockName, Result};
 
@@ -49,8 +51,13 @@ fn of_one(library: &Library, name: &LockName, limit: usize) -> Result<Vec<AuditE
         name.as_str().bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte));
     let own = own % (PER_MILLI / PLACES) * PLACES;
     let (mut entries, mut last_ms, mut place) = (Vec::new(), 0, 0);
+    let mut told = HashSet::new();
     for (_, entry) in history.iter().rev() {
         for mut entry in page::read_happened(entry) {
+            // A note whose answer was late or lost is asked for again, and written again.
+            if !told.insert(entry.to_json()) {
+                continue;
+            }
             // Clocks of different writers disagree; the chain does not.
             place = if entry.at_unix_ms > last_ms { 0 } else { (place + 1).min(PLACES - 1) };
             last_ms = last_ms.max(entry.at_unix_ms);

@@ -1,17 +1,22 @@
 //! What is particular to locks on a ledger: signs of life, takeovers, late swaps, companions.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::executor::block_on;
 use sprag_core::clock::ManualClock;
 use sprag_core::entropy::OsEntropy;
 use sprag_core::store::{Attempt, Bind, Eviction, Released, Renewal, Renewed, Request, Takeover};
-use sprag_core::{Fence, Holder, LeaseId, LockName, Loss, Mode, PartyId, Store};
+use sprag_core::{
+    AuditEntry, AuditKind, AuditQuery, Error, ErrorKind, Fence, Holder, LeaseId, LockName, Loss,
+    Mode, Operation, PartyId, Result, Store,
+};
 use sprag_ledger::{
     Abandoned, Change, Companion, Concluded, Entry, Fault, Ledger, LedgerStore, MemoryLedger, New,
-    Oid, RefName, Settings,
+    Oid, RefName, Settings, Swapped,
 };
 
 const TTL: Duration = Duration::from_secs(60);
@@ -30,10 +35,28 @@ impl World {
     }
 
     fn process(&self, abandoned: Abandoned) -> LedgerStore {
+        self.process_on(Arc::new(self.ledger.clone()), abandoned)
+    }
+
+    /// A process that builds on what others have seen, as commands do.
+    fn command(&self, seen: &Path) -> LedgerStore {
+        let mut settings = Settings::new("ledger");
+        settings.observations = Some(seen.to_owned());
+        self.with(Arc::new(self.ledger.clone()), settings)
+    }
+
+    fn process_on(&self, ledger: Arc<dyn Ledger>, abandoned: Abandoned) -> LedgerStore {
         let mut settings = Settings::new("ledger");
         settings.abandoned = abandoned;
-        let ledger = Arc::new(self.ledger.clone());
+        self.with(ledger, settings)
+    }
+
+    fn with(&self, ledger: Arc<dyn Ledger>, settings: Settings) -> LedgerStore {
         LedgerStore::with_clock(ledger, settings, Arc::<ManualClock>::clone(&self.clock)).unwrap()
+    }
+
+    fn line(&self) -> Arc<Line> {
+        Arc::new(Line { ledger: self.ledger.clone(), cut: AtomicBool::new(false) })
     }
 
     /// Ends a process, and waits until its thread is gone: it would see time pass that the dead do
@@ -57,6 +80,49 @@ impl World {
             self.clock.advance(TTL / 3);
             assert!(matches!(renew(store, request), Renewed::Held(_)));
         }
+    }
+}
+
+/// The way of one process to the ledger, which can be cut. Its thread goes on when time passes, and
+/// would give up what is over.
+#[derive(Debug)]
+struct Line {
+    ledger: MemoryLedger,
+    cut: AtomicBool,
+}
+
+impl Line {
+    fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    fn end(&self) -> Result<&MemoryLedger> {
+        if self.cut.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, Operation::Acquire, "it is cut"));
+        }
+        Ok(&self.ledger)
+    }
+}
+
+impl Ledger for Line {
+    fn tips(&self, names: &[RefName]) -> Result<Vec<Option<Oid>>> {
+        self.end()?.tips(names)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(RefName, Oid)>> {
+        self.end()?.list(prefix)
+    }
+
+    fn entries(&self, tips: &[(RefName, Oid)]) -> Result<Vec<Entry>> {
+        self.end()?.entries(tips)
+    }
+
+    fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>> {
+        self.end()?.swap(changes)
+    }
+
+    fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
+        self.end()?.history(name, limit)
     }
 }
 
@@ -133,17 +199,21 @@ fn only_the_silent_are_taken_over() {
 /// Who was slow finds out at its next sign of life, be there other locks that it still has.
 #[test]
 fn who_was_taken_over_learns_it_and_keeps_the_rest() {
-    let world = World::new();
-    let (slow, other) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
+    let (world, abandoned) = (World::new(), Abandoned::Stays);
+    let line = world.line();
+    let slow = world.process_on(Arc::<Line>::clone(&line), abandoned);
+    let other = world.process(abandoned);
     let short = request("short");
     let long = Request { ttl: TTL * 10, ..request("long") };
     acquire(&slow, &short);
     acquire(&slow, &long);
     assert!(is_held(&try_acquire(&other, &thief("short"))));
     assert!(is_held(&try_acquire(&other, &thief("long"))));
+    line.cut(true);
     world.clock.advance(TTL * 2);
     acquire(&other, &thief("short"));
     assert!(is_held(&try_acquire(&other, &thief("long"))), "its time is not over");
+    line.cut(false);
     let stolen = Loss::Stolen { by: "thief".into(), forced: false };
     assert_eq!(renew(&slow, &short), Renewed::Lost(stolen));
     assert!(matches!(renew(&slow, &long), Renewed::Held(_)));
@@ -216,6 +286,26 @@ fn a_fixed_lease_ends_although_its_session_lives() {
     world.keep_alive(&holder, &kept, 4);
     acquire(&other, &request("fixed"));
     assert!(matches!(renew(&holder, &fixed), Renewed::Lost(_)));
+}
+
+/// A lease without a process ends for commands that look only once each.
+#[test]
+fn a_detached_lease_ends_for_those_who_come_and_go() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    for (seen, name) in [("of the holder too", "taken"), ("of others", "looked at")] {
+        let seen = folder.path().join(seen);
+        let detached = Request { detached: true, ..request(name) };
+        if name == "taken" {
+            acquire(&world.command(&seen), &detached);
+        } else {
+            acquire(&world.process(Abandoned::Stays), &detached);
+            assert!(block_on(world.command(&seen).inspect(&detached.name)).unwrap().is_locked());
+        }
+        world.clock.advance(TTL);
+        assert!(is_held(&try_acquire(&world.command(&seen), &request(name))), "{name}: too early");
+        world.clock.advance(TTL / 20);
+        acquire(&world.command(&seen), &request(name));
+    }
 }
 
 /// One of many leases that is not renewed any more is given up, although the session lives.
@@ -485,4 +575,33 @@ fn a_damaged_record_is_not_in_the_way_of_what_is_asked_with_it() {
         assert!(matches!(granted.unwrap(), Attempt::Granted(_)));
         block_on(store.release(&good.name, good.lease)).unwrap();
     }
+}
+
+/// A note whose answer is lost is written again, and told once.
+#[test]
+fn a_note_is_told_once_however_often_it_was_written() {
+    let world = World::new();
+    let store = world.process(Abandoned::Stays);
+    let (name, lease) = (LockName::new("deploy").unwrap(), LeaseId::random(&OsEntropy));
+    let holder = Holder::new("worker", "here");
+    let note = |at_ms| {
+        let entry = AuditEntry::new(
+            at_ms,
+            name.clone(),
+            AuditKind::Lost,
+            Fence::ZERO,
+            lease,
+            holder.clone(),
+        );
+        [entry.detail("its lease expired")]
+    };
+    for _ in 0..2 {
+        world.ledger.fail(Fault::LoseReply);
+        assert!(block_on(store.note(&note(5))).unwrap_err().is_unavailable());
+    }
+    block_on(store.note(&note(5))).unwrap();
+    block_on(store.note(&note(6))).unwrap();
+    let told = block_on(store.audit(&AuditQuery::default())).unwrap();
+    let at: Vec<_> = told.iter().map(|entry| entry.at_unix_ms).collect();
+    assert_eq!(at, [5, 6]);
 }
