@@ -19,14 +19,25 @@ pub(crate) const LOOK: &str = concat!(
 pub(crate) const NOTE: &str = include_str!("scripts/note.lua");
 
 /// One vote of a Redlock node.
-const REDLOCK_TAKE: &str =
-    concat!(include_str!("redlock/scripts/node.lua"), include_str!("redlock/scripts/take.lua"));
+const REDLOCK_TAKE: &str = concat!(
+    include_str!("redlock/scripts/clock.lua"),
+    include_str!("redlock/scripts/fast_take.lua"),
+    include_str!("redlock/scripts/node.lua"),
+    include_str!("redlock/scripts/take.lua")
+);
 /// What becomes of a lease on a Redlock node.
-const REDLOCK_TEND: &str =
-    concat!(include_str!("redlock/scripts/node.lua"), include_str!("redlock/scripts/tend.lua"));
+const REDLOCK_TEND: &str = concat!(
+    include_str!("redlock/scripts/fast_end.lua"),
+    include_str!("redlock/scripts/clock.lua"),
+    include_str!("redlock/scripts/node.lua"),
+    include_str!("redlock/scripts/tend.lua")
+);
 /// Looks at a lock on a Redlock node, or at the node.
-const REDLOCK_LOOK: &str =
-    concat!(include_str!("redlock/scripts/node.lua"), include_str!("redlock/scripts/look.lua"));
+const REDLOCK_LOOK: &str = concat!(
+    include_str!("redlock/scripts/clock.lua"),
+    include_str!("redlock/scripts/node.lua"),
+    include_str!("redlock/scripts/look.lua")
+);
 
 /// All scripts, in the order of [`Script`].
 pub(crate) const ALL: [&str; 6] = [LOCK, LOOK, NOTE, REDLOCK_TAKE, REDLOCK_TEND, REDLOCK_LOOK];

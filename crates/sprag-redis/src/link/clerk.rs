@@ -88,8 +88,8 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
             }
             match shared.take(&mut state) {
                 Err(e) => self.hang_up(&mut state, &Trouble::io(&self.address, &e)),
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(_) if state.pending.is_empty() => {}
+                Ok(_) => {
                     let writes = state.line.as_ref().is_some_and(Line::waits);
                     drop(state);
                     let out = if writes { PollFlags::OUT } else { PollFlags::empty() };

@@ -160,11 +160,12 @@ impl Link {
         let mut bytes = Vec::with_capacity(512);
         calls.iter().for_each(|call| call.write(digests, &mut bytes));
         let slot = Arc::new(Slot::new(BootClock.now(), calls.len()));
-        self.shared.send(&slot, &bytes)?;
+        let crowded = self.shared.send(&slot, &bytes)?;
         let shared = Arc::clone(&self.shared);
-        let reply = match self.in_company {
-            true => Reply::in_company(shared, slot),
-            false => Reply::new(shared, slot),
+        let reply = if self.in_company || crowded {
+            Reply::left_to_others(shared, slot)
+        } else {
+            Reply::new(shared, slot)
         };
         Ok(reply.await?)
     }

@@ -41,8 +41,8 @@ enum Looks {
 }
 
 impl Reply {
-    /// One for which somebody looks together with others, see [`Vigil`](super::Vigil).
-    pub(super) fn in_company(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
+    /// One for which somebody looks together with others, see [`Vigil`](super::Vigil), or the thread.
+    pub(super) fn left_to_others(shared: Arc<Shared>, slot: Arc<Slot>) -> Self {
         if !shared.is_looked_for() {
             shared.rouse();
         }

@@ -19,7 +19,7 @@ use crate::error::Trouble;
 /// Requests under way; beyond that, callers are told to come back.
 const MOST: usize = 16 << 10;
 
-/// From so many requests under way on, the thread writes for all of them at once.
+/// From so many requests under way on, the thread writes and reads for all of them at once.
 const CROWD: usize = 8;
 
 /// How far the thread takes care of what is under way.
@@ -85,8 +85,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, now or as soon as there is a connection.
-    pub(super) fn send(&self, slot: &Arc<Slot>, bytes: &[u8]) -> Result<(), Trouble> {
+    /// Sends a request, now or as soon as there is a connection; whether it is one of so many that
+    /// the answer is better left to the thread.
+    pub(super) fn send(&self, slot: &Arc<Slot>, bytes: &[u8]) -> Result<bool, Trouble> {
         let mut state = self.lock();
         if state.ended {
             return Err(Trouble::new(ErrorKind::Unavailable, "the store was closed"));
@@ -110,7 +111,7 @@ impl Shared {
         if !said {
             self.ring();
         }
-        Ok(())
+        Ok(crowded)
     }
 
     /// Whether nobody looked for answers, and the caller does from now on.
@@ -132,9 +133,13 @@ impl Shared {
     /// The caller that looked has its answer: let the next one look.
     pub(super) fn found(&self) {
         self.looking.store(false, Ordering::Release);
-        let next = self.lock().pending.front().cloned();
+        let state = self.lock();
+        let (next, crowded) = (state.pending.front().cloned(), state.pending.len() > CROWD);
+        drop(state);
         if let Some(next) = next {
-            next.wake();
+            if !crowded {
+                next.wake();
+            }
             self.rouse();
         }
     }

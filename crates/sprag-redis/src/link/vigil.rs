@@ -12,6 +12,10 @@ use super::Link;
 use super::shared::Shared;
 use super::stream::wait;
 
+/// Several servers may take so many times as long as one before they count as far away: they share
+/// processors, here or elsewhere.
+const SLOWNESS: u32 = 2;
+
 /// Whoever asks several servers waits for their answers itself, for a moment: to be woken by a
 /// thread for each of them would take longer than they do. It sleeps meanwhile, because servers on
 /// this machine want its processors.
@@ -30,7 +34,7 @@ impl<'a> Vigil<'a> {
     /// Begins before anything is asked. Servers that are too far away are left to their threads.
     pub(crate) fn begin(links: impl Iterator<Item = &'a Link>, pace: &'a Pace) -> Self {
         let begun = BootClock.now();
-        let patience = pace.look().map(|look| look.patience);
+        let patience = pace.look().map(|look| look.patience * SLOWNESS);
         let links = links.filter(|_| patience.is_some()).map(|link| &*link.shared);
         let posts = links.filter(|shared| shared.may_look()).collect();
         let until = begun.plus(patience.unwrap_or_default());
@@ -40,16 +44,14 @@ impl<'a> Vigil<'a> {
     /// Waits until something has come; false if it is left to the threads from now on.
     pub(crate) fn look(&mut self) -> bool {
         while !self.posts.is_empty() {
-            if self.posts.iter().filter(|shared| shared.look()).count() > 0 {
-                return true;
-            }
             let left = self.until.since(BootClock.now());
-            let lines: Vec<_> = self.posts.iter().filter_map(|shared| shared.watched()).collect();
+            let watched = |shared: &&'a Shared| Some((*shared, shared.watched()?));
+            let lines: Vec<_> = self.posts.iter().filter_map(watched).collect();
             if left.is_zero() || lines.is_empty() {
                 self.pace.in_vain();
                 self.leave();
-            } else {
-                sleep(&lines, left);
+            } else if look_when_ready(&lines, left) {
+                return true;
             }
         }
         false
@@ -59,7 +61,7 @@ impl<'a> Vigil<'a> {
     pub(crate) fn found(&mut self) {
         self.leaves_the_rest();
         if !self.posts.is_empty() {
-            self.pace.found(BootClock.now().since(self.begun));
+            self.pace.found(BootClock.now().since(self.begun) / SLOWNESS);
         }
     }
 
@@ -73,11 +75,13 @@ impl<'a> Vigil<'a> {
     }
 }
 
-/// Until one of them has something to read.
-fn sleep(lines: &[Arc<OwnedFd>], patience: Duration) {
-    let mut on: Vec<_> = lines.iter().map(|line| PollFd::new(line, PollFlags::IN)).collect();
+/// Waits until one of them has something to read, and takes it; whether anybody waited for it.
+fn look_when_ready(lines: &[(&Shared, Arc<OwnedFd>)], patience: Duration) -> bool {
+    let mut on: Vec<_> = lines.iter().map(|(_, line)| PollFd::new(line, PollFlags::IN)).collect();
     // It only fails for want of memory; then it is looked at once more.
     drop(wait(&mut on, Some(patience)));
+    let ready = lines.iter().zip(&on).filter(|(_, on)| !on.revents().is_empty());
+    ready.filter(|((shared, _), _)| shared.look()).count() > 0
 }
 
 impl Drop for Vigil<'_> {

@@ -6,7 +6,7 @@ use sprag_core::{Fence, Holder, LeaseId, Loss, Mode, PartyId, SessionId};
 
 use crate::resp::{FromValue, Value};
 
-/// What a node says, and when by its clock.
+/// What a node says, and when by its clock; 0 if it does not say when.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) now_us: u64,
@@ -46,7 +46,11 @@ pub(super) struct About {
 
 impl FromValue for Answer {
     fn from_value(value: Value) -> Option<Self> {
-        let Value::List(list) = value else { return None };
+        let list = match value {
+            Value::List(list) => list,
+            Value::Text(text) => return short_yes(std::str::from_utf8(&text).ok()?),
+            _ => return None,
+        };
         let mut parts = list.into_iter();
         let word = String::from_value(parts.next()?)?;
         let now_us = u64::from_value(parts.next()?)?;
@@ -74,6 +78,14 @@ impl FromValue for Answer {
         };
         Some(Self { now_us, said })
     }
+}
+
+/// How the short ways say yes: the time in seconds and microseconds, zeros if it was not asked for,
+/// and the fence.
+fn short_yes(text: &str) -> Option<Answer> {
+    let mut numbers = text.splitn(3, ' ').map(|number| number.parse::<u64>().ok());
+    let now_us = numbers.next()?? * 1_000_000 + numbers.next()??;
+    Some(Answer { now_us, said: Said::Yes(Fence::new(numbers.next()??)?) })
 }
 
 /// Who has the key, as a holder in a record.

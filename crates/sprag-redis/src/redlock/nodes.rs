@@ -114,7 +114,9 @@ impl Nodes {
             let link = self.link(node);
             (node, async move {
                 let answer = link.ask::<Answer>(call).await?;
-                link.learn(answer.now_us / 1000, sent);
+                if answer.now_us > 0 {
+                    link.learn(answer.now_us / 1000, sent);
+                }
                 Ok(answer)
             })
         });

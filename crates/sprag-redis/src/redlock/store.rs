@@ -145,15 +145,16 @@ impl RedlockStore {
         let about = serde_json::to_string(&about).map_err(|e| strange(&e))?;
         let (lease, attempt) = (request.lease.to_string(), attempt.to_string());
         let (ttl, detached) = (request.ttl.as_millis().to_string(), u8::from(request.detached));
-        let (proposal, detached) = (self.proposal(), detached.to_string());
+        let who = format!("{lease}{detached}{attempt}:{ttl}:{about}");
+        let proposal = self.proposal();
         let patience = self.config.patience(request.ttl);
         let end = BootClock.now().plus(patience);
         let take = |node: usize| {
             // A node that was never reached has no clock yet; then the request is freed behind it.
             let not_after = self.nodes.link(node).server.time_after(patience);
             let not_after = not_after.unwrap_or(Fence::MAX.get()).to_string();
-            let arguments = [&lease, &attempt, &ttl, &not_after, &proposal, &about, &detached]
-                .map(String::as_str);
+            let arguments =
+                [&lease, &attempt, &ttl, &not_after, &proposal, &who].map(String::as_str);
             (node, Nodes::call(Script::RedlockTake, &keys, &arguments))
         };
         let mut ballot = Ballot::new(request.lease, self.nodes.count());

@@ -4,8 +4,8 @@
 --       2 how long it rests if it is fresh; -1 to leave it as it is
 
 if ARGV[1] == 'lock' then
-  local held = redis.call('GET', KEYS[1])
-  local fence = tonumber(redis.call('HGET', KEYS[2], 'fence') or 0)
+  local held = call('GET', KEYS[1])
+  local fence = tonumber(call('HGET', KEYS[2], 'fence') or 0)
   return { held and 'held' or 'free', now_us, held and describe(held) or false, fence }
 end
 if is_marked() then
@@ -15,6 +15,6 @@ local rest = tonumber(ARGV[2])
 if rest < 0 then
   return { 'fresh', now_us, 0, 0 }
 end
-redis.call('HSET', KEYS[3], 'run', run(), 'saved', stamp,
+call('HSET', KEYS[3], 'run', run(), 'saved', stamp,
   'rest', string.format('%.0f', now + rest))
 return { 'marked', now_us, 0, rest }

@@ -7,33 +7,49 @@
 --       end      3 the reason
 --       break    3 the reason
 
+-- Notes that a lease is over; of each kind the last few are known.
+local function bury(freed, gone, lease, reason, kept)
+  if reason == '"released"' then
+    call('HSET', KEYS[2], 'freed', string.sub(lease .. (freed or ''), 1, 32 * MAX_GONE))
+  else
+    local lines = { lease .. ' ' .. reason }
+    for line in string.gmatch(gone or '', '[^\n]+') do
+      if #lines < MAX_GONE then
+        lines[#lines + 1] = line
+      end
+    end
+    call('HSET', KEYS[2], 'gone', table.concat(lines, '\n'))
+  end
+  keep(0, kept)
+end
+
 local what, lease = ARGV[1], ARGV[2]
-local held = redis.call('GET', KEYS[1])
-local known = redis.call('HMGET', KEYS[2], 'fence', 'attempt', 'gone', 'detached', 'kept')
-local fence, attempt = tonumber(known[1] or 0), tonumber(known[2] or 0)
+local held = call('GET', KEYS[1])
+local known = call('HMGET', KEYS[2], 'fence', 'who', 'kept', 'freed', 'gone')
+local fence, who = tonumber(known[1] or 0), read_who(known[2])
 local mine = held == lease
 
 if what == 'free' then
   -- Not what a later attempt of the same lease has got.
-  mine = mine and attempt <= tonumber(ARGV[3])
+  mine = mine and who.attempt <= tonumber(ARGV[3])
   if mine then
-    redis.call('DEL', KEYS[1])
+    call('DEL', KEYS[1])
   end
   return { mine and 'yes' or 'no', now_us, fence }
 elseif what == 'end' then
-  local reason = reason_of(known[3], lease)
+  local reason = reason_of(known[4], known[5], lease)
   if mine then
-    redis.call('DEL', KEYS[1])
+    call('DEL', KEYS[1])
   end
   if not reason then
-    bury(known[3], lease, ARGV[3], known[5])
+    bury(known[4], known[5], lease, ARGV[3], known[3])
   end
   return { mine and 'yes' or reason and 'gone' or 'no', now_us, mine and fence or reason }
 elseif what == 'break' then
   mine = held and (mine or string.sub(redis.sha1hex(held), 1, 32) == lease)
   if mine then
-    redis.call('DEL', KEYS[1])
-    bury(known[3], lease, ARGV[3], known[5])
+    call('DEL', KEYS[1])
+    bury(known[4], known[5], lease, ARGV[3], known[3])
   end
   return { mine and 'yes' or 'no', now_us, fence }
 end
@@ -43,21 +59,24 @@ if no then
   return no
 end
 -- In its last millisecond a key is still there, although its time is over.
-if not mine or redis.call('PTTL', KEYS[1]) <= 0 then
-  local reason = reason_of(known[3], lease)
+if not mine or call('PTTL', KEYS[1]) <= 0 then
+  local reason = reason_of(known[4], known[5], lease)
   return { reason and 'gone' or 'no', now_us, reason }
 elseif what == 'store' then
-  if attempt ~= tonumber(ARGV[3]) then
+  if who.attempt ~= tonumber(ARGV[3]) then
     return { 'no', now_us }
   end
   fence = math.max(fence, tonumber(ARGV[4]))
-  redis.call('HSET', KEYS[2], 'fence', string.format('%.0f', fence))
+  call('HSET', KEYS[2], 'fence', string.format('%.0f', fence))
 else
   local ttl = tonumber(ARGV[3])
   note_length(ttl)
-  redis.call('PEXPIRE', KEYS[1], ttl)
-  local detached = ARGV[4] ~= '' and ARGV[4] or known[4] or '0'
-  redis.call('HSET', KEYS[2], 'ttl', ARGV[3], 'detached', detached)
-  keep(ttl, known[5])
+  call('PEXPIRE', KEYS[1], ttl)
+  if who.lease == lease then
+    local detached = ARGV[4] ~= '' and ARGV[4] or who.detached
+    call('HSET', KEYS[2], 'who',
+      string.format('%s%s%.0f:%s:%s', lease, detached, who.attempt, ARGV[3], who.about))
+  end
+  keep(ttl, known[3])
 end
 return { 'yes', now_us, fence }
