@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use sprag::{LockName, LockView};
+use sprag::{HolderView, LockName, LockView};
+
+use crate::output::view::millis;
 
 /// What is added to the name of the lock, behind `#`.
 pub(crate) const SUFFIX: &str = "done";
@@ -21,9 +23,21 @@ pub(crate) fn marked(view: &LockView) -> Option<&str> {
     view.holders.iter().any(|holder| holder.detached).then_some(lock)
 }
 
+/// Whether the mark says that the work of the period that `unix_ms` is in is done. A store that
+/// cannot tell when a lease ends may show it for longer than its period.
+pub(crate) fn is_done(view: &LockView, period: Duration, unix_ms: u64) -> bool {
+    marked(view).is_some() && !view.holders.iter().any(|mark| is_old(mark, period, unix_ms))
+}
+
+fn is_old(mark: &HolderView, period: Duration, unix_ms: u64) -> bool {
+    let end = unix_ms.saturating_add(millis(rest_of_period(unix_ms, period)));
+    let begun = end.saturating_sub(millis(period).max(1));
+    mark.remaining.is_none() && mark.holder.since_unix_ms.is_some_and(|since| since < begun)
+}
+
 /// How long the period that `unix_ms` is in goes on.
 pub(crate) fn rest_of_period(unix_ms: u64, period: Duration) -> Duration {
-    let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
+    let period = millis(period).max(1);
     Duration::from_millis(period - unix_ms % period)
 }
 

@@ -6,7 +6,12 @@ use sprag::{Error, ErrorKind, Operation};
 use crate::circle;
 use crate::code::Code;
 use crate::exit::Exit;
-use crate::output::{Output, SCHEMA};
+use crate::output::plain::one_line;
+use crate::output::{Output, SCHEMA, view};
+
+/// The commands that look at the store of `-S`.
+const ON_A_STORE: &[&str] =
+    &["run", "acquire", "renew", "release", "check", "ls", "show", "why", "break", "log", "doctor"];
 
 /// What a command could not do: a code, a sentence, facts and what to do next.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl Failure {
     /// Adds a line of facts.
     #[must_use]
     pub(crate) fn line(mut self, text: String) -> Self {
-        self.0.facts.push(text);
+        self.0.facts.push(one_line(&text).into_owned());
         self
     }
 
@@ -81,6 +86,24 @@ impl Failure {
     #[must_use]
     pub(crate) fn detail(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.0.details.insert(field.to_owned(), value.into());
+        self
+    }
+
+    /// Names the store in the commands to type, if a flag named it: without that flag they would
+    /// look at another one.
+    #[must_use]
+    pub(crate) fn on_store(mut self, flag: Option<&str>) -> Self {
+        let Some(store) = flag else { return self };
+        // A name is no secret; of a URL nothing is left out only if there is none in it.
+        let plain = !store.contains(':') || sprag::redact(store) == store;
+        let store = if plain { view::shell_word(store) } else { "URL".into() };
+        for command in self.0.hints.iter_mut().filter_map(|hint| hint.command.as_mut()) {
+            let words = command.strip_prefix("sprag ").unwrap_or_default();
+            let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
+            if ON_A_STORE.contains(&verb) && !words.contains("-S ") {
+                *command = format!("sprag {verb} -S {store} {rest}").trim_end().to_owned();
+            }
+        }
         self
     }
 

@@ -7,6 +7,7 @@ use sprag::{Error, HolderView, LockView, Wait};
 
 use crate::code::Code;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 use crate::output::time;
 use crate::output::view;
 use crate::store::Opened;
@@ -127,7 +128,7 @@ pub(crate) fn place(lock: &LockView, me: &str) -> Option<usize> {
 /// Who holds a lock, since when and why, in one line.
 pub(crate) fn by(lock: &LockView) -> String {
     let Some(first) = lock.holders.first() else { return "nobody holds it".to_owned() };
-    let mut text = format!("held by {}", first.holder.worker_id);
+    let mut text = format!("held by {}", one_line(&first.holder.worker_id));
     if let Some(since) = first.holder.since_unix_ms {
         let held = time::span(time::ago(since));
         text += &format!(" since {} ({held})", time::short(since));

@@ -2,7 +2,15 @@
 
 /// The known word that differs by the fewest slips, if it is near.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = 1 + word.chars().count() / 4;
+    within(1 + word.chars().count() / 4, word, known)
+}
+
+/// The known word that differs by the fewest slips, and by no more than `limit`.
+pub(crate) fn within<'a>(
+    limit: usize,
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let near = known.into_iter().map(|known| (distance(word, known), known));
     near.filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
 }

@@ -1,4 +1,4 @@
-//! What goes wrong beside the lock, such as on the issue that shows it, said on stderr.
+//! What is wrong beside the lock, such as on the issue that shows it, said on stderr.
 
 use std::fmt::Debug;
 
@@ -19,6 +19,18 @@ pub(crate) fn say_them(output: Output) {
     drop(tracing::subscriber::set_global_default(Warnings(output)));
 }
 
+/// Says one, unless it is to be quiet.
+pub(crate) fn say(output: &Output, text: &str) {
+    if output.quiet {
+        return;
+    }
+    if output.json {
+        output.error_line(&with_schema(json!({"warning": text})).to_string());
+    } else {
+        output.error_line(&format!("{} {text}", output.err.warn("warning:")));
+    }
+}
+
 struct Warnings(Output);
 
 impl Subscriber for Warnings {
@@ -32,17 +44,9 @@ impl Subscriber for Warnings {
 
     fn event(&self, event: &Event<'_>) {
         let output = &self.0;
-        if output.quiet {
-            return;
-        }
         let mut text = Text::default();
         event.record(&mut text);
-        let text = text.finish();
-        if output.json {
-            output.error_line(&with_schema(json!({"warning": text})).to_string());
-        } else {
-            output.error_line(&format!("{} {text}", output.err.warn("warning:")));
-        }
+        say(output, &text.finish());
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

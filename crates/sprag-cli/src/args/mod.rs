@@ -159,7 +159,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
             output.error_line(error.render().to_string().trim_end());
             Parsed::Answered(Exit::USAGE)
         }
-        _ => Parsed::Answered(usage(&error).print(&output)),
+        _ => Parsed::Answered(usage(&error, &arguments).print(&output)),
     }
 }
 
@@ -176,34 +176,49 @@ fn refuse_flag(cli: Cli, arguments: &[OsString]) -> Result<Cli, clap::Error> {
     Ok(cli)
 }
 
+/// What other tools call our commands.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("lock", "run"),
+    ("exec", "run"),
+    ("unlock", "release"),
+    ("force-unlock", "break"),
+    ("steal", "break"),
+    ("status", "show"),
+    ("info", "show"),
+    ("ps", "ls"),
+    ("history", "log"),
+];
+
 /// Says in our form what clap found; the usage lines are in the help.
-fn usage(error: &clap::Error) -> Failure {
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let mut paragraphs = text.split("\n\n");
     let message = paragraphs.next().unwrap_or_default().trim_end().to_owned();
     let mut failure = Failure::new(Code::Usage, message);
+    let cli = Cli::command();
+    let given = arguments.iter().skip(1).find_map(|word| cli.find_subcommand(word));
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        let known =
+            given.unwrap_or(&cli).get_subcommands().filter(|command| !command.is_hide_set());
+        let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| given.is_none() && theirs == word);
+        if let Some((_, ours)) = elsewhere {
+            return failure
+                .hint("what it is called here", format!("sprag {ours}"))
+                .hint("see the commands", "sprag help");
+        }
+        // Clap does not recognise a slip in a word of three letters.
+        let unseen = error.get(ContextKind::SuggestedSubcommand).is_none();
+        if let Some(meant) = nearest(word, known.map(clap::Command::get_name)).filter(|_| unseen) {
+            failure = failure.advice(format!("a similar subcommand exists: '{meant}'"));
+        }
+    }
     for line in paragraphs.flat_map(str::lines) {
         if let Some(tip) = line.trim().strip_prefix("tip: ") {
             failure = failure.advice(tip);
         }
     }
-    // Clap does not recognise a slip in a word of three letters.
-    if let (Some(ContextValue::String(word)), None) =
-        (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
-    {
-        let cli = Cli::command();
-        let known = cli.get_subcommands().filter(|command| !command.is_hide_set());
-        if let Some(meant) = nearest(word, known.map(clap::Command::get_name)) {
-            failure = failure.advice(format!("a similar subcommand exists: '{meant}'"));
-        }
-    }
-    let words = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let command = words.split_whitespace().skip_while(|word| *word != "sprag").nth(1);
-    match command.filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) {
+    match given.map(clap::Command::get_name) {
         Some(command) => failure.hint("see the flags", format!("sprag help {command}")),
         None => failure.hint("see the commands", "sprag help"),
     }

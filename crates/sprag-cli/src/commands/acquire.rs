@@ -1,5 +1,6 @@
 //! `sprag acquire`: a lease without a process.
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,11 +8,13 @@ use sprag::{LockGuard, LockRequest, Ticket, Wait};
 
 use super::Outcome;
 use crate::args::Acquire;
+use crate::code::Code;
 use crate::config::Settings;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::view::{millis, shell_word};
-use crate::output::{Output, time};
+use crate::output::{time, with_schema};
 use crate::run::environment::{Around, store_url};
 use crate::store::Opened;
 use crate::{held, identity};
@@ -40,8 +43,8 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
         // Making the ticket renews the lease; counted from before, the store ends it later.
         let expires = time::now() + millis(ttl);
         let ticket = guard.into_ticket().await?;
-        if context.output.json {
-            context.output.answer(json!({
+        let text = if context.output.json {
+            with_schema(json!({
                 "changed": true,
                 "lock": ticket.name().as_str(),
                 "lease": ticket.lease().to_string(),
@@ -51,13 +54,17 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
                 "expires": time::rfc3339(expires),
                 "waited_ms": millis(waited),
                 "store": opened.shown,
-            }));
+            }))
+            .to_string()
         } else if args.export {
-            export(&ticket, &context.output);
+            export(&ticket)
         } else {
-            say(&ticket, expires, context);
+            say(&ticket, expires)
+        };
+        match context.output.try_line(&text) {
+            Ok(()) => Ok(Exit::OK),
+            Err(error) => Err(give_back(&ticket, &opened, &error).await),
         }
-        Ok(Exit::OK)
     })
 }
 
@@ -104,15 +111,27 @@ fn request(args: &Acquire, wait: Wait, settings: &Settings, opened: &Opened) -> 
     }
 }
 
-fn export(ticket: &Ticket, output: &Output) {
-    output.line(&format!("export SPRAG_LOCK={}", shell_word(ticket.name().as_str())));
-    output.line(&format!("export SPRAG_LEASE={}", ticket.lease()));
-    output.line(&format!("export SPRAG_TOKEN={}", ticket.fence()));
+/// A lease that nobody knows would only be in the way until its end.
+async fn give_back(ticket: &Ticket, opened: &Opened, error: &io::Error) -> Failure {
+    let name = ticket.name();
+    let released = opened.release_lease(name.as_str(), ticket.lease()).await;
+    let fate = if released.is_ok() { "was released again" } else { "stays until its TTL is over" };
+    Failure::new(
+        Code::System,
+        format!("cannot write the lease to stdout: {error}; {name:?} {fate}"),
+    )
+    .detail("changed", released.is_err())
+    .detail("lock", name.as_str())
 }
 
-fn say(ticket: &Ticket, expires: u64, context: &Context) {
+fn export(ticket: &Ticket) -> String {
+    let name = shell_word(ticket.name().as_str());
+    let (lease, token) = (ticket.lease(), ticket.fence());
+    format!("export SPRAG_LOCK={name}\nexport SPRAG_LEASE={lease}\nexport SPRAG_TOKEN={token}")
+}
+
+fn say(ticket: &Ticket, expires: u64) -> String {
     let (name, token, lease) = (ticket.name(), ticket.fence(), ticket.lease());
     let until = time::short(expires);
-    context.output.line(&format!("acquired {name:?} (token {token}) until {until}"));
-    context.output.line(&format!("lease {lease}"));
+    format!("acquired {name:?} (token {token}) until {until}\nlease {lease}")
 }

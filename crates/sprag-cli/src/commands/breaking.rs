@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::held;
+use crate::output::plain::one_line;
 use crate::output::view::{self, shell_word};
 use crate::store::Opened;
 
@@ -39,7 +40,7 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
             }
             other => other?,
         };
-        let who: Vec<_> = broken.iter().map(|holder| holder.worker_id.as_str()).collect();
+        let who: Vec<_> = broken.iter().map(|holder| &holder.worker_id).collect();
         let next = seen.waiters.first().map(|waiter| waiter.holder.worker_id.as_str());
         if context.output.json {
             context.output.answer(json!({
@@ -51,11 +52,17 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
                 "forced": args.force,
             }));
         } else if !context.output.quiet {
-            let next = next.map(|next| format!("; next in queue: {next}")).unwrap_or_default();
+            let next = next.map(|next| format!("; next in queue: {}", one_line(next)));
+            let next = next.unwrap_or_default();
+            let who: Vec<_> = who.iter().map(|who| one_line(who)).collect();
             let (name, token, who) = (&args.name, args.token, who.join(", "));
             context.output.line(&format!(
                 "broke {name:?}: token {token} of {who} (its lease was {lease}){next}"
             ));
+            if let Some(item) = args.name.as_str().strip_prefix("work/") {
+                let free = format!("sprag work recover {}", shell_word(item));
+                context.output.note(&format!("a claim has a branch too, which goes with: {free}"));
+            }
         }
         Ok(Exit::OK)
     })
@@ -83,7 +90,8 @@ fn not_held(args: &Break, seen: &LockView) -> Failure {
 
 fn alive(args: &Break, holder: &HolderView, lease: &str) -> Failure {
     let word = shell_word(args.name.as_str());
-    Failure::new(Code::Alive, format!("not broken: the holder of {:?} is alive", args.name))
+    let is = if holder.remaining.is_some() { "is" } else { "may be" };
+    Failure::new(Code::Alive, format!("not broken: the holder of {:?} {is} alive", args.name))
         .fact("holder", holder.holder.worker_id.clone())
         .fact("lease", lease)
         .hint(
@@ -106,6 +114,7 @@ fn confirm(args: &Break, context: &Context, holder: &str) -> Result<(), Failure>
         return no("nobody can be asked here; say --yes");
     }
     let name = args.name.as_str();
+    let holder = one_line(holder);
     let question = format!("{holder} will lose {name:?}. Type the name of the lock to go on: ");
     let mut stderr = io::stderr().lock();
     let mut answer = String::new();

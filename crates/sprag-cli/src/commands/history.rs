@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sprag::audit::{AuditEntry, AuditKind, AuditQuery};
 use sprag::{Fence, LeaseId, LockName};
 
+use crate::output::plain::one_line;
 use crate::output::time;
 use crate::store::Opened;
 
@@ -69,7 +70,7 @@ impl Tenure {
             Some(from) if from != until => format!("{from}-{until}"),
             _ => until,
         };
-        format!("token {token} {who} {when} {end}")
+        format!("token {token} {} {when} {end}", one_line(who))
     }
 
     pub(super) fn to_json(&self) -> Value {

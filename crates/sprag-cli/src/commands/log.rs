@@ -9,6 +9,7 @@ use super::Outcome;
 use crate::args::Log;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::output::plain::one_line;
 use crate::output::{Output, time};
 use crate::store::Opened;
 
@@ -65,7 +66,8 @@ fn line(entry: &AuditEntry) -> String {
     let token = if fence.get() == 0 { String::new() } else { format!("  token {fence}") };
     let detail = detail.as_ref().map(|detail| format!("  {detail}")).unwrap_or_default();
     let at = time::short(*at_unix_ms);
-    format!("{at} {kind:<12}  {name}{token}  {}{detail}", holder.worker_id)
+    let line = format!("{at} {kind:<12}  {name}{token}  {}{detail}", holder.worker_id);
+    one_line(&line).into_owned()
 }
 
 fn to_json(entry: &AuditEntry) -> Value {

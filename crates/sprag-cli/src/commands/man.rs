@@ -54,16 +54,21 @@ pub(crate) fn show(args: &Man, context: &Context) -> Outcome {
 fn pages() -> Vec<Command> {
     let mut sprag = Cli::command();
     sprag.build();
-    let commands = sprag.get_subcommands().filter(|command| !command.is_hide_set());
-    let commands = commands.filter(|command| command.get_name() != "help");
-    let mut pages: Vec<_> = commands
-        .map(|command| {
-            let name = format!("sprag-{}", command.get_name());
-            command.clone().name(name.clone()).display_name(name)
-        })
-        .collect();
+    let mut pages = below("sprag", &sprag);
     pages.insert(0, sprag);
     pages
+}
+
+/// The pages of the commands of a command, and of theirs.
+fn below(name: &str, command: &Command) -> Vec<Command> {
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = commands.filter(|command| command.get_name() != "help");
+    let pages = commands.flat_map(|command| {
+        let name = format!("{name}-{}", command.get_name());
+        let page = command.clone().name(name.clone()).display_name(name.clone());
+        std::iter::once(page).chain(below(&name, command))
+    });
+    pages.collect()
 }
 
 fn file_name(page: &Command) -> String {

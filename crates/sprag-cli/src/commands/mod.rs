@@ -24,7 +24,7 @@ mod work;
 use std::io::IsTerminal;
 
 use crate::args::{Cli, Command, Global};
-use crate::config::{Settings, environment};
+use crate::config::{Settings, environment, slips};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -42,6 +42,7 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
     let colour = settings.as_ref().map_or(Colour::Auto, |settings| settings.color.value);
     let output = output(&global, colour);
     warnings::say_them(output);
+    warn(&global, &command, &output);
     let outcome = settings.and_then(|settings| {
         if output.verbose {
             let (shown, origin) = (store::shown(&settings), &settings.store.origin);
@@ -50,7 +51,22 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
         let context = Context { settings, output, no_input: global.no_input };
         act(command, &context)
     });
-    outcome.unwrap_or_else(|failure| failure.print(&output))
+    outcome.unwrap_or_else(|failure| failure.on_store(global.store.as_deref()).print(&output))
+}
+
+/// Says what was set and does nothing: whoever set it believes that the locks are elsewhere.
+fn warn(global: &Global, command: &Command, output: &Output) {
+    // Of a shell that completes a word, or of a step of a demo.
+    if matches!(command, Command::Complete(_) | Command::DemoStep(_)) {
+        return;
+    }
+    for (slip, meant) in slips(std::env::vars_os()) {
+        warnings::say(output, &format!("{slip} is no variable of sprag: did you mean {meant}?"));
+    }
+    if global.store.is_some() && matches!(command, Command::Work(_)) {
+        let text = "--store changes nothing here: claims are locks on the remote of the items";
+        warnings::say(output, text);
+    }
 }
 
 fn act(command: Command, context: &Context) -> Outcome {

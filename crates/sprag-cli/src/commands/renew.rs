@@ -11,6 +11,7 @@ use crate::config::Settings;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 use crate::output::time;
 use crate::output::view::millis;
 use crate::store::Opened;
@@ -76,7 +77,8 @@ pub(super) async fn over(
     opened: &Opened,
     settings: &Settings,
 ) -> Failure {
-    let message = format!("not {done}: your lease of {name:?} does not hold it any more: {what}");
+    let why = one_line(what);
+    let message = format!("not {done}: your lease of {name:?} does not hold it any more: {why}");
     let failure = Failure::new(Code::NotHolder, message)
         .detail("lock", name.as_str())
         .detail("changed", false);

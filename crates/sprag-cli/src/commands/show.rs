@@ -9,6 +9,7 @@ use crate::args::Show;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 use crate::output::view::shell_word;
 use crate::output::{time, view};
 use crate::store::Opened;
@@ -86,14 +87,14 @@ fn print(seen: &Seen, opened: &Opened, context: &Context) {
         let since = holder.holder.since_unix_ms.map(|since| {
             format!("   since {} ({})", time::short(since), time::span(time::ago(since)))
         });
-        let who = &holder.holder.worker_id;
+        let who = one_line(&holder.holder.worker_id);
         let since = since.unwrap_or_default();
         let slot = slot::of(holder, lock, &seen.slots).map(|slot| format!("   slot {slot}"));
         let slot = slot.unwrap_or_default();
         output.line(&format!("  holder   {who}{slot}   token {}{since}", holder.fence));
         output.line(&format!("  lease    {}", held::lease(holder)));
         if let Some(reason) = &holder.holder.reason {
-            output.line(&format!("  reason   {reason}"));
+            output.line(&format!("  reason   {}", one_line(reason)));
         }
         if holder.upgrading {
             output.line("           waits for the other readers to leave");
@@ -116,7 +117,8 @@ fn print(seen: &Seen, opened: &Opened, context: &Context) {
 }
 
 fn describe(waiter: &WaiterView) -> String {
-    let mut text = format!("{}  waiting {}", waiter.holder.worker_id, time::span(waiter.waiting));
+    let (who, waiting) = (one_line(&waiter.holder.worker_id), time::span(waiter.waiting));
+    let mut text = format!("{who}  waiting {waiting}");
     if let Some(reason) = &waiter.holder.reason {
         text += &format!("  {reason:?}");
     }

@@ -43,7 +43,7 @@ pub(super) async fn repeat<T>(
         let now = shape(&seen);
         if live {
             // Home, then clear what is left below: without flicker.
-            context.output.line("\x1b[H\x1b[2J");
+            context.output.clear();
         }
         if live || shown.as_ref() != Some(&now) {
             print(&seen);

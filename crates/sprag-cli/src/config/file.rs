@@ -102,7 +102,7 @@ struct RawStore {
 
 /// Texts, and numbers where seconds are meant.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a text or a number of seconds")]
+#[serde(untagged, expecting = "expected a text or a number of seconds")]
 enum Text {
     Words(String),
     Whole(u32),

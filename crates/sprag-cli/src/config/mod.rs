@@ -3,6 +3,7 @@
 
 mod file;
 mod origin;
+mod slips;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use sprag::Wait;
 use sprag_work::Rules;
 
 pub(crate) use self::origin::{Origin, Setting};
+pub(crate) use self::slips::slips;
 
 use self::file::{Entry, File};
 use crate::args::Global;

@@ -69,7 +69,7 @@ fn a_name_stands_for_a_url_and_a_variable_for_a_secret() {
 fn what_is_wrong_is_named_with_its_place() {
     for (text, message) in [
         ("\nwait = \"soon\"", "/p/sprag.toml:2: \"soon\" is no duration"),
-        ("ttl = true", "/p/sprag.toml:1: a text or a number"),
+        ("ttl = true", "/p/sprag.toml:1: expected a text or a number"),
         ("stor = \"x\"", "/p/sprag.toml:1: unknown field `stor`, expected one of `store`"),
         ("[stores.a]\nurl = 'x:'\npassword = 'hunter2'", "/p/sprag.toml:3: unknown field `pass"),
         ("x = \"hunter2", "/p/sprag.toml:1: "),

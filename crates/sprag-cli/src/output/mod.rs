@@ -1,5 +1,6 @@
 //! [`Output`]: how commands answer, as text or as JSON, with or without colour.
 
+pub(crate) mod plain;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod time;
@@ -10,6 +11,8 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use serde_json::{Value, json};
 
 use self::style::Style;
+use crate::code::Code;
+use crate::failure::Failure;
 
 /// The version of the form of all JSON answers; grows when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
@@ -32,12 +35,28 @@ pub(crate) struct Output {
 impl Output {
     /// Prints one answer on stdout.
     pub(crate) fn line(&self, text: &str) {
-        let written = write(io::stdout().lock(), text);
-        // A reader that went away, such as `head`, has read enough: that is no error. Any other
-        // failure to write cannot be said anywhere.
-        if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-            std::process::exit(0);
+        match self.try_line(text) {
+            Ok(()) => {}
+            // A reader that went away, such as `head`, has read enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+            Err(error) => {
+                let failure =
+                    Failure::new(Code::System, format!("cannot write to stdout: {error}"));
+                std::process::exit(failure.print(self).number().into());
+            }
         }
+    }
+
+    /// As `line`, where it matters whether somebody was told.
+    pub(crate) fn try_line(&self, text: &str) -> io::Result<()> {
+        self.write(io::stdout().lock(), text)
+    }
+
+    /// Empties the terminal of stdout.
+    pub(crate) fn clear(&self) {
+        let mut stdout = io::stdout().lock();
+        // Who went away is noticed with the next line.
+        drop(stdout.write_all(b"\x1b[H\x1b[2J\n").and_then(|()| stdout.flush()));
     }
 
     /// Prints a JSON answer on one line, with the schema first.
@@ -49,7 +68,7 @@ impl Output {
     pub(crate) fn error_line(&self, text: &str) {
         // Nobody to tell it to that it could not be told; and whoever closed stderr must not make
         // a command end that holds a lock.
-        drop(write(io::stderr().lock(), text));
+        drop(self.write(io::stderr().lock(), text));
     }
 
     /// Says on stderr what goes on, unless it is to be quiet.
@@ -57,6 +76,14 @@ impl Output {
         if !self.quiet && !self.json {
             self.error_line(&format!("sprag: {text}"));
         }
+    }
+
+    fn write(&self, mut to: impl Write, text: &str) -> io::Result<()> {
+        // JSON escapes what it has to by itself.
+        let text = if self.json { text.into() } else { plain::harmless(text) };
+        to.write_all(text.as_bytes())?;
+        to.write_all(b"\n")?;
+        to.flush()
     }
 
     /// Whether stdout is a terminal.
@@ -72,10 +99,4 @@ pub(crate) fn with_schema(fields: Value) -> Value {
         answer.extend(fields);
     }
     answer
-}
-
-fn write(mut to: impl Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.write_all(b"\n")?;
-    to.flush()
 }

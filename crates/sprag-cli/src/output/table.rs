@@ -1,5 +1,7 @@
 //! [`Table`]: columns that line up.
 
+use super::plain::one_line;
+
 /// Rows of text under a heading, each column as wide as it has to be.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -14,7 +16,7 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| one_line(cell).into_owned()).collect());
     }
 
     /// The lines, without spaces at their ends.

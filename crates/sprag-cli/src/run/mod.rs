@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use serde_json::json;
 use sprag::Loss;
 use sprag::clock::{BootClock, Clock};
 
@@ -54,9 +55,10 @@ use crate::commands::Outcome;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::time;
+use crate::output::plain::one_line;
+use crate::output::{time, with_schema};
 use crate::store::Opened;
-use crate::{held, identity};
+use crate::{done, held, identity};
 
 /// How long the client's thread is waited for at the end.
 const LETTING_GO: Duration = Duration::from_secs(1);
@@ -206,16 +208,20 @@ impl<'a> Session<'a> {
         let held = error.is_held() || error.is_timeout();
         if held && self.plan.skip_if_held {
             let failure = explain(error, &self.opened)?;
-            self.skip(&format!("skipped: {}", failure.message()));
+            self.skip(failure.message());
             return Ok(("skipped", Exit::OK));
         }
         let failure = explain(error, &self.opened)?;
         Err(if held { failure.exiting(self.plan.if_held_exit) } else { failure })
     }
 
-    fn skip(&self, text: &str) {
-        if !self.context.output.quiet {
-            say(&format!("sprag: {text}\n"));
+    /// Says that the command is not run, and why.
+    fn skip(&self, why: &str) {
+        let output = &self.context.output;
+        if output.json && !output.quiet {
+            output.error_line(&with_schema(json!({"skipped": why})).to_string());
+        } else {
+            output.note(&format!("skipped: {why}"));
         }
     }
 
@@ -338,10 +344,12 @@ fn done_text(plan: &Plan, view: &sprag::LockView) -> String {
     let name = quoted(plan);
     match view.holders.first() {
         Some(mark) => {
-            let again = mark.remaining.map(|left| format!("; again in {}", time::span(left)));
-            let who = &mark.holder.worker_id;
-            format!("skipped: {name} is done for this period by {who}{}", again.unwrap_or_default())
+            let period = plan.once_per.unwrap_or_default();
+            let rest = done::rest_of_period(time::now(), period);
+            let again = time::span(mark.remaining.unwrap_or(rest));
+            let who = one_line(&mark.holder.worker_id);
+            format!("{name} is done for this period by {who}; again in {again}")
         }
-        None => format!("skipped: {name} is done for this period"),
+        None => format!("{name} is done for this period"),
     }
 }

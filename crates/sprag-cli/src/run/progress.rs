@@ -13,6 +13,7 @@ use super::bell::Bell;
 use super::notify::Notify;
 use super::plan::Plan;
 use crate::held;
+use crate::output::plain::one_line;
 use crate::output::{Output, time};
 
 /// When the first word is said.
@@ -175,8 +176,8 @@ impl<'a> Progress<'a> {
         parts.push("^C gives up".into());
         let width = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
         let width = width.map_or(80, |size| usize::from(size.ws_col)).max(20);
-        let line: String =
-            format!("{spinner} {}", parts.join(" · ")).chars().take(width - 1).collect();
+        let line = format!("{spinner} {}", parts.join(" · "));
+        let line: String = one_line(&line).chars().take(width - 1).collect();
         say(&format!("\r\x1b[K{line}"));
         self.drawn = true;
     }

@@ -71,15 +71,12 @@ async fn take_once(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result
         .await?;
     let mark = match plan.once_per {
         Some(period) => {
-            let name = done::mark(first(plan)?)?;
-            let mark = with_options(client.lock(&name), plan).no_wait().acquire().await;
-            let mark = match (mark, done_already(plan, client).await?) {
-                (Err(error), Some(view)) if error.is_held() => {
+            let mark = match take_mark(plan, client, period).await? {
+                Ok(mark) => mark,
+                Err(view) => {
                     guards.release().await?;
-                    return Ok(Taking::Done(Box::new(view)));
+                    return Ok(Taking::Done(view));
                 }
-                // Held and not done: by one that has lost its lock and is being stopped.
-                (mark, _) => mark?,
             };
             let now = time::now();
             let rest = done::rest_of_period(now, period).as_millis();
@@ -106,11 +103,33 @@ fn with_options(request: LockRequest, plan: &Plan) -> LockRequest {
 
 /// The mark, if somebody has done this period's work.
 async fn done_already(plan: &Plan, client: &Client) -> Result<Option<LockView>> {
-    if plan.once_per.is_none() {
-        return Ok(None);
-    }
+    let Some(period) = plan.once_per else { return Ok(None) };
     let view = client.inspect(&done::mark(first(plan)?)?).await?;
-    Ok(done::marked(&view).is_some().then_some(view))
+    Ok(done::is_done(&view, period, time::now()).then_some(view))
+}
+
+/// Takes the mark, or sees that this period's work is done.
+async fn take_mark(
+    plan: &Plan,
+    client: &Client,
+    period: Duration,
+) -> Result<std::result::Result<LockGuard, Box<LockView>>> {
+    let name = done::mark(first(plan)?)?;
+    let ask = || with_options(client.lock(&name), plan).no_wait().acquire();
+    let error = match ask().await {
+        Err(error) if error.is_held() => error,
+        answer => return answer.map(Ok),
+    };
+    let view = client.inspect(&name).await?;
+    if done::is_done(&view, period, time::now()) {
+        return Ok(Err(Box::new(view)));
+    }
+    // Held and not done: by one that has lost its lock and is being stopped.
+    let Some(old) = done::marked(&view).and(view.holders.first()) else { return Err(error) };
+    match client.evict(&name, old.fence, "its period is over").await {
+        Err(error) if !error.is_not_owner() => Err(error),
+        _ => ask().await.map(Ok),
+    }
 }
 
 /// Finds a free slot. There are as many as permits, and each is a lock of its own: whoever has a

@@ -8,11 +8,18 @@ fn bad_input_is_named_with_its_place_and_what_was_meant() {
     let table: &[(&[&str], i32, &[&str])] = &[
         (&["shwo", "x"], 64, &["'shwo'", "'show'"]),
         (&["rnu", "x", "true"], 64, &["'rnu'", "'run'"]),
+        (&["lock", "x", "true"], 64, &["'lock'", "sprag run"]),
+        (&["work", "nxt"], 64, &["'nxt'", "'next'", "sprag help work"]),
+        (&["force-unlock", "x"], 64, &["'force-unlock'", "sprag break"]),
         (&["run", "--tll", "3", "x", "true"], 64, &["'--tll'", "'--ttl'", "sprag help run"]),
         (&["run", "-n", "-k", "x", "true"], 64, &["unexpected argument '-k'", "'-- -k'"]),
         (&["ls", "--jsno"], 64, &["'--jsno'", "'--json'"]),
         (&["acquire", "--tll", "3", "x"], 64, &["'--tll'", "'--ttl'", "sprag help acquire"]),
-        (&["acquire", "x", "--ttl", "5 minutes"], 64, &["\"5 minutes\" is no duration", "--ttl"]),
+        (
+            &["acquire", "x", "--ttl", "5 minutes"],
+            64,
+            &["\"5 minutes\" is no duration", "--ttl", "sprag help acquire"],
+        ),
         (&["acquire", "x", "--ttl", "1ms"], 64, &["1ms", "between"]),
         (&["acquire", "x", "--wait", "-1"], 64, &["-1"]),
         (&["acquire", "x", "--priority", "9"], 64, &["9", "--priority"]),
@@ -69,6 +76,58 @@ fn bad_variables_are_named() {
     }
     // Set but empty is as if it were not set.
     home.sprag_with(&[("SPRAG_WAIT", ""), ("SPRAG_STORE", "")], &["ls"]).ok();
+}
+
+/// Otherwise the locks would be somewhere else, and nobody would know.
+#[test]
+fn a_misspelt_variable_is_said() {
+    let home = Home::new();
+    let env = [("SPRAG_STROE", "redis://db"), ("SPRAG_FLEET", "7")];
+    let said = home.sprag_with(&env, &["ls"]).ok().err;
+    let expected = "warning: SPRAG_STROE is no variable of sprag: did you mean SPRAG_STORE?\n";
+    assert_eq!(said, expected);
+    assert_eq!(home.sprag_with(&env, &["ls", "-q"]).ok().err, "");
+    let said = home.sprag_with(&env, &["ls", "--json"]).ok().err;
+    assert!(said.starts_with(r#"{"schema":1,"warning":"SPRAG_STROE"#), "{said}");
+}
+
+/// Who names a store believes that claims are there.
+#[test]
+fn a_store_for_work_is_said_to_be_none() {
+    let home = Home::new();
+    let said = home.sprag(&["work", "ls", "-S", "redis://db"]).exits(78).err;
+    assert!(said.starts_with("warning: --store changes nothing here"), "{said}");
+}
+
+/// Without the flag it would be another store that is looked at.
+#[test]
+fn what_to_type_names_the_store_of_the_flag_but_no_secret() {
+    let home = Home::new();
+    home.write("work/sprag.toml", "[stores.ours]\nurl = \"sqlite:ours.db\"\n");
+    home.sprag(&["acquire", "x", "--ttl", "10m", "-S", "ours"]).ok();
+    let said = home.sprag(&["run", "-n", "-S", "ours", "x", "true"]).exits(75).err;
+    assert!(said.contains("sprag run -S ours --wait 10m x -- ..."), "{said}");
+    assert!(said.contains("sprag show -S ours -w x"), "{said}");
+    let said = home.sprag(&["run", "-n", "-S", "sqlite:ours.db", "x", "true"]).exits(75).err;
+    assert!(said.contains("sprag why -S sqlite:ours.db x"), "{said}");
+    let said = home.sprag(&["ls", "-S", "redis://me:secret@localhost:1"]).exits(69).err;
+    assert!(said.contains("sprag doctor -S URL\n") && !said.contains("secret"), "{said}");
+    let said = home.sprag_with(&[("SPRAG_STORE", "ours")], &["run", "-n", "x", "true"]).exits(75);
+    assert!(said.err.contains("sprag show -w x"), "{said:?}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let home = Home::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["ls"][..], &["stores", "--json"], &["acquire", "x", "--ttl", "10m"]] {
+        let output = home.command(args).stdout(full()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(69), "{args:?}: {said}");
+        assert!(said.contains("No space left on device"), "{args:?}: {said}");
+    }
+    // Nobody knows its lease.
+    assert_eq!(home.sprag(&["show", "x", "--json"]).ok().json()["holders"], serde_json::json!([]));
 }
 
 #[test]

@@ -85,3 +85,20 @@ fn where_nobody_can_be_asked_somebody_must_have_said_yes() {
     let said = home.sprag(&args).exits(64).err;
     assert_eq!(said, "error[SP014]: not broken: nobody can be asked here; say --yes\n");
 }
+
+/// A store that sees only signs of life cannot say that a holder is alive.
+#[test]
+fn a_holder_of_whom_nothing_is_known_may_be_alive() {
+    let home = Home::new();
+    let bare = home.path("locks.git");
+    let made = std::process::Command::new("git").args(["init", "-q", "--bare"]).arg(&bare).status();
+    assert!(made.unwrap().success());
+    let url = format!("git+file://{}", bare.display());
+    let env = [("SPRAG_STORE", url.as_str())];
+    home.sprag_with(&env, &["acquire", "work/x", "--ttl", "10m"]).ok();
+    let words = ["break", "work/x", "--token", "1", "-m", "why", "--yes"];
+    let said = home.sprag_with(&env, &words).exits(77).err;
+    assert!(said.contains("the holder of \"work/x\" may be alive"), "{said}");
+    let said = home.sprag_with(&env, &[&words[..], &["--force"]].concat()).ok();
+    assert!(said.err.contains("sprag work recover x"), "{said:?}");
+}

@@ -95,3 +95,23 @@ fn check_asks_the_wrapper_for_one_lock_or_all() {
     );
     assert!(answer.err.contains("does not hold \"c\""), "{answer:?}");
 }
+
+/// What a command finds in its environment can be looked up.
+#[test]
+fn every_variable_of_a_command_is_explained() {
+    let home = Home::new();
+    let told = home.sprag(&["explain", "environment"]).ok().out;
+    for words in [&["run", "--slots", "2", "x", "env"][..], &["run", "a,b", "env"]] {
+        let out = home.sprag(words).ok().out;
+        let names = out.lines().filter_map(|line| line.split('=').next());
+        let names: Vec<_> = names.filter(|name| name.starts_with("SPRAG_")).collect();
+        assert!(names.len() > 8, "{out}");
+        for name in names {
+            let name = match name.rsplit_once('_') {
+                Some((front, "A" | "B")) => format!("{front}_NAME"),
+                _ => name.to_owned(),
+            };
+            assert!(told.split(&[' ', ',', '\n']).any(|word| word == name), "{name}: {told}");
+        }
+    }
+}

@@ -69,3 +69,30 @@ fn a_lease_that_was_mistyped_is_not_repeated() {
     let said = home.sprag_with(&env, &["release", "x"]).exits(64).err;
     assert!(said.contains("SPRAG_LEASE: ") && !said.contains("-secret"), "{said}");
 }
+
+/// Others write who they are and why: a terminal must not obey them, and no line may look like ours.
+#[test]
+fn the_words_of_others_do_not_reach_the_terminal_as_orders() {
+    let home = Home::new();
+    let (holder, reason) = ("evil\x1b[2J\nfree  x", "why\x1b]0;title\x07\rno\u{9b}31m");
+    let words = ["acquire", "x", "--ttl", "10m", "--holder", holder, "-m", reason];
+    let token = home.sprag(&[&words[..], &["--json"]].concat()).ok().json()["token"].to_string();
+    let waiter = home.start(&["run", "-w", "1", "--holder", "z", "x", "true"]);
+    home.until_queued("x");
+    let waited = waiter.wait_with_output().unwrap();
+    let mut said = String::from_utf8(waited.stderr).unwrap();
+    for args in [&["ls"][..], &["show", "x"], &["why", "x"], &["run", "-n", "x", "true"]] {
+        let answer = home.sprag(args);
+        said += &(answer.out + &answer.err);
+    }
+    let breaks = ["break", "x", "--token", &token, "-m", reason, "--force", "--yes"];
+    for args in [&breaks[..], &["log"], &["show", "x"]] {
+        said += &home.sprag(args).ok().out;
+    }
+    assert!(said.contains(r"evil\u{1b}[2J\nfree  x"), "{said}");
+    let strange = |c: char| c.is_control() && c != '\n';
+    assert!(!said.contains(strange), "{said:?}");
+    assert!(!said.lines().any(|line| line.starts_with("free  x")), "{said}");
+    let json = home.sprag(&["log", "--json"]).ok().json();
+    assert_eq!(json["entries"][0]["reason"], reason);
+}

@@ -67,6 +67,8 @@ fn a_lock_that_is_held_is_75_or_what_is_asked_for() {
     assert!(!place.look("a").is_locked() && !place.look("z").is_locked(), "all or nothing");
     let skipped = place.end(&["run", "--if-held", "skip", "x", "true"]);
     assert_eq!(skipped.code, 0);
+    let json = place.end(&["run", "--if-held", "skip", "--json", "x", "true"]);
+    assert_eq!(json.err, "{\"schema\":1,\"skipped\":\"lock \\\"x\\\" is held\"}\n");
     assert!(skipped.err.starts_with("sprag: skipped: lock \"x\" is held"), "{}", skipped.err);
     let quiet = place.end(&["run", "-q", "--if-held", "skip", "x", "true"]);
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));

@@ -60,3 +60,22 @@ fn the_next_period_runs_it_again() {
         place.read("log").lines().count() >= 2
     });
 }
+
+/// On a store that cannot tell when a lease ends, the mark of an earlier period may still be there.
+#[test]
+fn the_mark_of_an_earlier_period_is_not_in_the_way() {
+    let place = Place::new();
+    let bare = place.path("locks.git");
+    let made = std::process::Command::new("git").args(["init", "-q", "--bare"]).arg(&bare).status();
+    assert!(made.unwrap().success());
+    let store = format!("git+file://{}", bare.display());
+    let words =
+        |period| [&["run", "-S", &store, "--once-per", period, "report"], &WORK[..]].concat();
+    assert_eq!(place.end(&words("1000d")).code, 0);
+    let ended = place.end(&words("1000d"));
+    assert!(ended.err.contains("; again in "), "{ended:?}");
+    wait_for("the next period", || {
+        assert_eq!(place.end(&words("2s")).code, 0);
+        place.read("log").lines().count() == 2
+    });
+}

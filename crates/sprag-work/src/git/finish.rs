@@ -149,8 +149,9 @@ impl GitClaim {
     fn lost(&self, why: &str) -> Error {
         let name = &self.task.item.name;
         let message = format!("the claim on {name} was lost: {why}; nothing of it came to main");
+        let remote = self.source.repo.remote_name();
         Error::new(ErrorKind::Lost, message)
-            .next("see who has it now", format!("sprag show {}", name.lock()))
+            .next("see who has it now", format!("sprag show -S git:{remote} {}", name.lock()))
     }
 
     /// Whoever merges by hand has to finish that first: there may be marks of conflicts in files.

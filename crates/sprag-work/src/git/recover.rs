@@ -18,6 +18,8 @@ const ATTEMPTS: usize = 5;
 const RESCUE: &str = "refs/sprag/rescue/";
 /// How many entries of a lock's trail are looked at.
 const TRAIL: usize = 100;
+/// What the reason begins with for which a claim is broken together with its branch.
+const RECOVERED: &str = "recovered: ";
 const UPLOADS: &str = "refs/sprag/uploads/";
 
 /// What is to be freed.
@@ -181,8 +183,9 @@ impl GitSource {
         Ok(done)
     }
 
-    /// Who made a branch, if that was a claim that was never released: its time was over, or its
-    /// worker was cut off. Whoever releases or frees an item takes the branch away in the same step.
+    /// Who made a branch, if that was a claim that was never released: its time was over, its
+    /// worker was cut off, or an operator broke the lock alone. Whoever releases or frees an item
+    /// takes the branch away in the same step.
     fn last_claim(&self, item: &ItemName, branch: &str) -> Result<Option<String>> {
         let query = AuditQuery { name: Some(item.lock()), limit: TRAIL, ..AuditQuery::default() };
         let mut trail = wait(self.client.audit(&query))?;
@@ -190,8 +193,13 @@ impl GitSource {
         let only_tells = [AuditKind::Lost, AuditKind::RenewedLate, AuditKind::Refused];
         let newest = trail.first().map(|entry| entry.fence);
         let mut last = trail.into_iter().filter(|entry| Some(entry.fence) == newest);
-        let ended = |entry: &AuditEntry| {
-            entry.kind != AuditKind::Acquired && !only_tells.contains(&entry.kind)
+        let freed = |entry: &AuditEntry| {
+            entry.detail.as_deref().is_some_and(|why| why.contains(&format!(": {RECOVERED}")))
+        };
+        let ended = |entry: &AuditEntry| match entry.kind {
+            AuditKind::Acquired => false,
+            AuditKind::Broken => freed(entry),
+            kind => !only_tells.contains(&kind),
         };
         let reason = format!("{branch} (claim ");
         let ours = |entry: &AuditEntry| {
@@ -271,7 +279,7 @@ impl GitSource {
                 name: item.lock(),
                 fence: holder.fence,
                 by: self.holder.worker_id.clone(),
-                reason: format!("recovered: {}", recovered.signs),
+                reason: format!("{RECOVERED}{}", recovered.signs),
             };
             let along = gone.into_iter().collect();
             match wait(self.store.evict_with(&eviction, along))? {

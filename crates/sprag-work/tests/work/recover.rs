@@ -109,3 +109,42 @@ fn recover_leaves_the_living_and_those_who_claimed_by_hand_alone() {
     Box::new(claim).finish(done()).unwrap();
     assert!(world.refs().contains(&"refs/heads/indevelopment-y-00000002".to_owned()));
 }
+
+#[test]
+fn the_branch_of_a_claim_that_was_broken_goes_with_its_worker_or_with_recover() {
+    let world = World::new();
+    let (a, b) = (world.clone_named("a"), world.clone_named("b"));
+    for item in ["x-00000001", "y-00000002"] {
+        place_item(&a, &format!("bugs/readyfordevelopment/{item}"));
+    }
+    let source = world.source(&a, "agent-1");
+    let claims = ["x", "y"].map(|item| source.claim_named(item, &How::default()).unwrap());
+    let operator = world.source(&b, "operator");
+    for (claim, lock) in claims.iter().zip(["work/x-00000001", "work/y-00000002"]) {
+        let broken = operator.client().evict(lock, claim.task().fence, "it hangs");
+        futures::executor::block_on(broken).unwrap();
+    }
+    assert_eq!(ready(&operator), 0, "the branches are there");
+    let [x, _y] = claims;
+    let error = Box::new(x).finish(done()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert_eq!(ready(&operator), 1, "it takes its branch along");
+    let freed = operator.recover(&Recover::default()).unwrap();
+    assert_eq!((freed.len(), freed[0].item.as_str()), (1, "y-00000002"));
+    assert_eq!(ready(&operator), 2);
+}
+
+#[test]
+fn a_branch_by_hand_on_an_item_that_was_freed_is_a_claim() {
+    let world = World::new();
+    let (a, b) = (world.clone_named("a"), world.clone_named("b"));
+    place_item(&a, "bugs/readyfordevelopment/x-00000001");
+    let source = world.source(&a, "agent-1");
+    let _claim = source.claim_named("x", &How::default()).unwrap();
+    let other = world.source(&b, "agent-2");
+    let dead = Recover { assume_dead: true, items: vec!["x".into()], dry_run: false };
+    assert_eq!(other.recover(&dead).unwrap()[0].fate, Fate::Freed);
+    git(&a, &["push", "-q", "origin", "HEAD:refs/heads/indevelopment-x-00000001"]);
+    assert_eq!(other.recover(&Recover::default()).unwrap(), []);
+    assert!(world.refs().contains(&"refs/heads/indevelopment-x-00000001".to_owned()));
+}
