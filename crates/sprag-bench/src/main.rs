@@ -141,7 +141,7 @@ What is measured:
   every 1,000 pages; \"no checkpoints\" leaves even that out. flock(2) writes nothing and tells
   nobody who holds it.
 - *drain*: 64 processes start at once, each enters once and sleeps 1 ms inside. The ideal is
-  64 ms.
+  64 ms. Both sides block their thread, sprag in `block_on`.
 - *hand-off*: from the end of one process's section to the begin of the next one's.
 - *closed loop*: the same processes enter again and again for some seconds. flock(2) mostly lets
   the process in that has just left; so its rate is high, and its fairness poor.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use futures::executor::block_on;
 use rusqlite::{Connection, OpenFlags};
-use sprag_core::{Client, LockGuard, Store};
+use sprag_core::{Client, LockGuard, Store, block_on};
 use sprag_sqlite::SqliteStore;
 
 use crate::timed::{Timed, Timings};

@@ -32,6 +32,7 @@ pub mod policy;
 mod recipes;
 pub mod record;
 pub mod store;
+pub mod thread;
 mod view;
 pub mod wakeups;
 
@@ -52,4 +53,5 @@ pub use name::{IntoLockName, LockName};
 pub use policy::{RetryConfig, Strategy};
 pub use recipes::{Election, Leadership, LockGuards, RwLock, Semaphore};
 pub use store::Store;
+pub use thread::block_on;
 pub use view::{HolderView, LockView, WaiterView};

@@ -43,8 +43,8 @@ impl Mailboxes {
         mailbox.notified().await;
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    /// How many leases have one.
+    pub fn count(&self) -> usize {
         self.lock().len()
     }
 

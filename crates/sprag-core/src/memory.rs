@@ -351,7 +351,7 @@ mod tests {
         let (holder, waiter) = (request("job"), request("job"));
         let fence = acquire(&store, &holder);
         assert!(matches!(block_on(store.try_acquire(&waiter)).unwrap(), Attempt::Queued(_)));
-        assert_eq!(store.shared.mailboxes.len(), 1);
+        assert_eq!(store.shared.mailboxes.count(), 1);
         // Killed while it waits; and one that is evicted after it has waited.
         let other = store.connect();
         assert!(matches!(
@@ -364,10 +364,10 @@ mod tests {
         block_on(store.evict(&eviction)).unwrap();
         acquire(&store, &waiter);
         block_on(store.release(&waiter.name, waiter.lease)).unwrap();
-        assert_eq!(store.shared.mailboxes.len(), 0);
+        assert_eq!(store.shared.mailboxes.count(), 0);
         let client = Client::new(Arc::new(store.clone()));
         drop(block_on(client.lock("job").acquire()).unwrap());
         block_on(client.shutdown(Duration::from_secs(9)));
-        assert_eq!(store.shared.mailboxes.len(), 0);
+        assert_eq!(store.shared.mailboxes.count(), 0);
     }
 }

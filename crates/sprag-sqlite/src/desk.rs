@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sprag_core::audit::{AuditEntry, audit_entries};
 use sprag_core::clock::Clock;
-use sprag_core::record::{Applied, Command, Context, Expiry, Outcome, Record, apply};
+use sprag_core::record::{Applied, Command, Context, EventKind, Expiry, Outcome, Record, apply};
 use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
 
 use crate::database::Database;
@@ -248,7 +248,9 @@ pub(crate) fn decide(
     {
         place = applied.record.waiters.iter().find(|w| w.lease == acquire.lease).map(Place::from);
         let standing = match (loaded.row, place) {
-            (Some(row), Some(place)) if unread > 0 => transaction.standing(row.id, place)?,
+            (Some(row), Some(place)) if unread > 0 => {
+                transaction.standing(row.id, place, applied.record.waiters.len() + unread)?
+            }
             _ => Standing::within(&applied.record, *ahead),
         };
         (*ahead, before) = (standing.ahead, standing.before);
@@ -298,6 +300,15 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
         _ => Err(gone(path, loss)),
     };
     work.commands.iter().map(answer).collect()
+}
+
+/// Whether somebody else got a lock by this.
+pub(crate) fn hands_over(work: &Work, answers: &Answers) -> bool {
+    work.commands.iter().zip(answers).any(|((_, command), answer)| {
+        let events = answer.iter().flat_map(|answer| &answer.applied.events);
+        let mut granted = events.filter(|event| event.kind == EventKind::Granted);
+        granted.any(|event| Some(event.lease) != lease_of(command))
+    })
 }
 
 /// The lease that asks, which gets its answer directly.

@@ -185,12 +185,21 @@ impl Database {
         Wait::from_json(text).map_err(|e| damaged(&e.to_string()))
     }
 
-    /// Where a waiter of a queue stands that was read in part.
-    pub(crate) fn standing(&self, lock: i64, at: Place) -> Result<Standing> {
-        let count = "SELECT count(*) FROM waiter WHERE lock = ?1 AND (place, ticket) < (?2, ?3)";
+    /// Where one of `count` waiters stands, of which not all were read.
+    pub(crate) fn standing(&self, lock: i64, at: Place, count: usize) -> Result<Standing> {
         let values = params![lock, at.place, at.ticket];
-        let ahead = self.prepared(count)?.query_row(values, |row| row.get(0));
-        let ahead: i64 = ahead.map_err(|e| self.error(e))?;
+        let query = "SELECT EXISTS (SELECT 1 FROM waiter \
+                     WHERE lock = ?1 AND (place, ticket) > (?2, ?3))";
+        let followed = self.prepared(query)?.query_row(values, |row| row.get(0));
+        let ahead = if followed.map_err(|e| self.error(e))? {
+            let query = "SELECT count(*) FROM waiter \
+                         WHERE lock = ?1 AND (place, ticket) < (?2, ?3)";
+            let ahead = self.prepared(query)?.query_row(values, |row| row.get::<_, i64>(0));
+            usize::try_from(ahead.map_err(|e| self.error(e))?).unwrap_or(0)
+        } else {
+            // Mostly the last one asks, and nobody has to be counted.
+            count.saturating_sub(1)
+        };
         let sessions = "SELECT session FROM waiter \
                         WHERE lock = ?1 AND (place, ticket) < (?2, ?3) \
                         ORDER BY place DESC, ticket DESC LIMIT ?4";
@@ -201,7 +210,7 @@ impl Database {
         while let Some(row) = rows.next().map_err(|e| self.error(e))? {
             before.extend(session(row.get_ref(0).map_err(|e| self.error(e))?));
         }
-        Ok(Standing { ahead: usize::try_from(ahead).unwrap_or(0), before })
+        Ok(Standing { ahead, before })
     }
 }
 

@@ -23,7 +23,7 @@ use sprag_core::{
 
 use crate::config::SqliteConfig;
 use crate::database::Database;
-use crate::desk::{Answer, Answers, Desk, MAX_WAITERS, Shared, Work};
+use crate::desk::{Answer, Answers, Desk, MAX_WAITERS, Shared, Work, hands_over};
 use crate::error::{STORE, from_io, gone};
 use crate::open;
 use crate::queue::Reach;
@@ -249,7 +249,18 @@ impl Inner {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let Desk { database, gate } = &mut *desk;
+        let result = self.try_at(&mut desk, work)?;
+        drop(desk);
+        if result.as_ref().is_ok_and(|answers| hands_over(work, answers)) {
+            // The kernel likes to wake who is told something on the core of who tells it, where it
+            // would wait until our caller has nothing more to do.
+            std::thread::yield_now();
+        }
+        Some(result)
+    }
+
+    fn try_at(&self, desk: &mut Desk, work: &Work) -> Option<Result<Answers>> {
+        let Desk { database, gate } = desk;
         let mut entered = gate.try_enter();
         for _ in 0..if work.is_wish() { 0 } else { GLANCES } {
             if !matches!(entered, Ok(None)) {
@@ -258,12 +269,11 @@ impl Inner {
             std::thread::yield_now();
             entered = gate.try_enter();
         }
-        let result = match entered {
+        Some(match entered {
             Ok(Some(_inside)) => self.shared.perform(database, work),
             Ok(None) => return None,
             Err(error) => Err(from_io("lock", &self.shared.place.gate, error)),
-        };
-        Some(result)
+        })
     }
 }
 
@@ -418,7 +428,16 @@ impl Store for SqliteStore {
     }
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
-        self.inner.shared.wakeups.mailboxes().wait(lease).await;
+        let wakeups = &self.inner.shared.wakeups;
+        let mut wait = std::pin::pin!(wakeups.mailboxes().wait(lease));
+        std::future::poll_fn(|context| {
+            let polled = wait.as_mut().poll(context);
+            if polled.is_pending() {
+                wakeups.attend();
+            }
+            polled
+        })
+        .await;
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {

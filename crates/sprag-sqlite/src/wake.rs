@@ -7,24 +7,28 @@
 //! committed. It may come late, even after the lease has ended. That is as safe as an answer of
 //! the database that comes late: the waiter counts its lease from its last question that was
 //! answered "not yet", which was before the grant.
+//!
+//! A thread reads the socket. A waiter that lends its own thread reads it instead, and that thread
+//! steps back: it is one wake-up less for each grant.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::Reader;
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Event, EventKind, Record};
+use sprag_core::thread::{self, Lookout};
 use sprag_core::{Fence, LeaseId, SessionId};
 
 use crate::queue::Place;
@@ -56,6 +60,12 @@ struct Hub {
     folder: File,
     sender: UnixDatagram,
     receiver: Mutex<Option<Arc<UnixDatagram>>>,
+    /// How many waiters read the socket on their own threads.
+    lookouts: AtomicUsize,
+    /// Whether the thread reads the socket.
+    attended: AtomicBool,
+    /// Tells the thread to look again who reads the socket.
+    nudge: OwnedFd,
     stopped: AtomicBool,
 }
 
@@ -80,6 +90,9 @@ impl Wakeups {
             session,
             sender,
             receiver: Mutex::default(),
+            lookouts: AtomicUsize::new(0),
+            attended: AtomicBool::new(true),
+            nudge: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             stopped: AtomicBool::new(false),
         };
         Ok(Self { hub: Arc::new(hub), listening: Mutex::default() })
@@ -108,6 +121,16 @@ impl Wakeups {
         thread.spawn(move || hub.receive(&receiver))?;
         *listening = true;
         Ok(true)
+    }
+
+    /// Sees to it that somebody reads the socket: the thread that asks, if it can be borrowed. The
+    /// mailbox of who asks is open.
+    pub(crate) fn attend(&self) {
+        let hub = &self.hub;
+        let lent = thread::borrow(|| Arc::clone(hub) as Arc<dyn Lookout>);
+        if !lent && !hub.attended.load(Ordering::SeqCst) {
+            hub.nudge();
+        }
     }
 
     /// Tells the process of `event` about it.
@@ -167,6 +190,7 @@ impl Wakeups {
         {
             tracing::warn!(%error, "the wake-up thread could not be stopped");
         }
+        self.hub.nudge();
     }
 }
 
@@ -214,12 +238,33 @@ impl Hub {
         others.take(MAX_BROADCAST).for_each(|session| self.send_to(session, event));
     }
 
+    /// Whether the thread has to read the socket, which it also says. Who comes and sees that it
+    /// was said wrongly nudges the thread; so it is said first, and looked at once more.
+    fn attends(&self) -> bool {
+        let alone = || self.lookouts.load(Ordering::SeqCst) == 0;
+        loop {
+            let attends = alone();
+            self.attended.store(attends, Ordering::SeqCst);
+            if attends == alone() {
+                return attends;
+            }
+        }
+    }
+
+    fn nudge(&self) {
+        if let Err(error) = rustix::io::write(&self.nudge, &1_u64.to_ne_bytes()) {
+            tracing::debug!(%error, "the wake-up thread was not nudged; timers cover it");
+        }
+    }
+
     /// The thread: sleeps until a datagram comes or a watched process ends.
     fn receive(&self, receiver: &UnixDatagram) {
         let mut buffer = [MaybeUninit::uninit(); 1024];
         let (_, mut patience) = self.watches.examine();
         while !self.stopped.load(Ordering::Acquire) {
-            let mut sources = vec![PollFd::new(receiver, PollFlags::IN)];
+            let events = if self.attends() { PollFlags::IN } else { PollFlags::empty() };
+            let mut sources =
+                vec![PollFd::new(receiver, events), PollFd::new(&self.nudge, PollFlags::IN)];
             sources.extend(
                 self.watches.source().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
             );
@@ -234,11 +279,14 @@ impl Hub {
             // Who was woken wants this core: nothing is asked that was not reported.
             let reported =
                 |source: Option<&PollFd<'_>>| source.is_some_and(|s| !s.revents().is_empty());
-            let (woken, ended) = (reported(sources.first()), reported(sources.get(1)));
+            let [woken, nudged, ended] = [0, 1, 2].map(|index| reported(sources.get(index)));
+            if nudged && let Err(error) = rustix::io::read(&self.nudge, &mut [0; 8]) {
+                tracing::trace!(%error, "the nudge of the wake-up thread is gone");
+            }
             if woken {
                 self.read_datagrams(receiver);
             }
-            if woken && !ended && patience.is_none() {
+            if (woken || nudged) && !ended && patience.is_none() {
                 continue;
             }
             if let Some(source) = self.watches.source() {
@@ -263,6 +311,28 @@ impl Hub {
             if self.stopped.load(Ordering::Acquire) {
                 return;
             }
+        }
+    }
+}
+
+impl Lookout for Hub {
+    fn look_out(&self, bell: BorrowedFd<'_>) {
+        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut sources = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+        sources.extend(receiver.as_deref().map(|receiver| PollFd::new(receiver, PollFlags::IN)));
+        self.lookouts.fetch_add(1, Ordering::SeqCst);
+        if self.attended.load(Ordering::SeqCst) {
+            // Otherwise each grant would wake both.
+            self.nudge();
+        }
+        // An interruption is an early return, and the caller polls again.
+        let polled = poll(&mut sources, None);
+        if let (Ok(_), Some(receiver)) = (polled, &receiver) {
+            self.read_datagrams(receiver);
+        }
+        // Others of this process may wait, too.
+        if self.lookouts.fetch_sub(1, Ordering::SeqCst) == 1 && self.mailboxes.count() > 1 {
+            self.nudge();
         }
     }
 }

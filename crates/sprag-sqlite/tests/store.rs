@@ -235,3 +235,42 @@ fn the_lifeline_is_the_locked_session_file_and_closes_on_exec() {
     drop(line);
     assert!(matches!(attempt(&two, &b), Attempt::Held(_)));
 }
+
+#[test]
+fn a_lent_thread_listens_for_the_other_waiters_and_leaves_nobody_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let (one, two) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    // Nothing but a wake-up ends this: the timers are the client's.
+    let wait = |waiter: sprag_core::store::Request, lends: bool| {
+        let (two, (sender, receiver)) = (two.clone(), std::sync::mpsc::channel());
+        assert!(matches!(attempt(&two, &waiter), Attempt::Queued(_)));
+        std::thread::spawn(move || {
+            while !matches!(attempt(&two, &waiter), Attempt::Granted(_)) {
+                let changed = two.changed(&waiter.name, waiter.lease);
+                if lends { sprag_core::block_on(changed) } else { block_on(changed) }
+            }
+            release(&two, &waiter);
+            sender.send(()).unwrap();
+        });
+        move || receiver.recv_timeout(std::time::Duration::from_secs(20)).unwrap()
+    };
+    for round in 0..200 {
+        let names = ["a", "b", "c"];
+        let held = names.map(queued);
+        for held in &held {
+            acquire(&one, held);
+        }
+        let waiting = [(0, true), (1, false), (2, round % 3 == 0)]
+            .map(|(place, lends)| wait(queued(names[place]), lends));
+        for place in [[0, 1, 2], [1, 0, 2], [2, 1, 0]][round % 3] {
+            release(&one, &held[place]);
+            if round % 2 == 0 {
+                waiting[place]();
+            }
+        }
+        if round % 2 == 1 {
+            waiting.iter().for_each(|wait| wait());
+        }
+    }
+}
