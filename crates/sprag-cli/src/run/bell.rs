@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// Becomes readable when one of the futures that were polled with it can go on.
 #[derive(Clone, Debug)]
@@ -38,19 +38,6 @@ impl Bell {
     pub(crate) fn silence(&self) {
         // Nothing to read means that it is silent.
         rustix::io::read(&self.0.0, &mut [0; 8]).ok();
-    }
-
-    /// Runs a future to its end.
-    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = std::pin::pin!(future);
-        loop {
-            self.silence();
-            if let Poll::Ready(value) = self.poll(future.as_mut()) {
-                return value;
-            }
-            // An interrupted wait is one more look.
-            poll(&mut [PollFd::new(self, PollFlags::IN)], None).ok();
-        }
     }
 }
 

@@ -37,7 +37,6 @@ use serde_json::json;
 use sprag::Loss;
 use sprag::clock::{BootClock, Clock};
 
-use self::bell::Bell;
 use self::hold::{End, Hold};
 use self::holding::Holding;
 use self::notify::Notify;
@@ -207,11 +206,11 @@ impl<'a> Session<'a> {
     fn not_taken(&self, error: sprag::Error) -> Result<(&'static str, Exit), Failure> {
         let held = error.is_held() || error.is_timeout();
         if held && self.plan.skip_if_held {
-            let failure = explain(error, &self.opened)?;
+            let failure = sprag::block_on(held::explain(error, &self.opened));
             self.skip(failure.message());
             return Ok(("skipped", Exit::OK));
         }
-        let failure = explain(error, &self.opened)?;
+        let failure = sprag::block_on(held::explain(error, &self.opened));
         Err(if held { failure.exiting(self.plan.if_held_exit) } else { failure })
     }
 
@@ -275,7 +274,7 @@ impl<'a> Session<'a> {
             drop(taken);
             Ok(None)
         } else {
-            Bell::new().map_err(bug)?.block_on(taken.release(success))
+            sprag::block_on(taken.release(success))
         };
         let taken_away = match &released {
             Ok(Some((name, loss @ (Loss::Broken { .. } | Loss::Stolen { .. })))) if !lost => {
@@ -314,11 +313,6 @@ impl<'a> Session<'a> {
         drop(store);
         ward.end();
     }
-}
-
-/// What to say about locks that were not to be had.
-fn explain(error: sprag::Error, opened: &Opened) -> Result<Failure, Failure> {
-    Ok(Bell::new().map_err(bug)?.block_on(held::explain(error, opened)))
 }
 
 fn exit_of(status: i32) -> Result<(&'static str, Exit), Failure> {
