@@ -106,6 +106,14 @@ impl Trouble {
                 ErrorKind::Refused,
                 format!("{address} is a node of a Redis Cluster: write redis+cluster://"),
             ),
+            "ERR" if said.starts_with("AUTH ") => (
+                ErrorKind::Refused,
+                format!("{address} wants no password of this user: take it out of the URL"),
+            ),
+            "ERR" if said.contains("DB index") => (
+                ErrorKind::Refused,
+                format!("{address} has no database of that number: correct the URL"),
+            ),
             "ERR" => (ErrorKind::Corrupt, format!("{address} could not do it: {said}")),
             code => (ErrorKind::Unavailable, format!("{address} answered: {code} {said}")),
         };
@@ -122,4 +130,22 @@ impl From<Trouble> for Error {
 /// An answer that no script of ours gives.
 pub(crate) fn strange_answer(source: impl std::fmt::Display) -> Error {
     error(ErrorKind::Corrupt, format!("the server's answer is not understood: {source}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorKind, Refused, Trouble};
+
+    #[test]
+    fn what_is_wrong_in_the_url_is_not_taken_for_damage() {
+        for said in [
+            "AUTH <password> called without any password configured for the default user.",
+            "DB index is out of range",
+        ] {
+            let refused = Refused { code: "ERR".into(), said: said.into() };
+            let trouble = Trouble::refused("db:6379", &refused);
+            assert_eq!(trouble.kind, ErrorKind::Refused, "{said}");
+            assert!(trouble.message.ends_with("the URL"), "{}", trouble.message);
+        }
+    }
 }

@@ -44,6 +44,10 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
     warnings::say_them(output);
     warn(&global, &command, &output);
     let outcome = settings.and_then(|settings| {
+        if takes_locks(&command) && settings.store.value.starts_with("memory:") {
+            let text = "memory: is a store for this process alone: nobody else sees its locks";
+            warnings::say(&output, text);
+        }
         if output.verbose {
             let (shown, origin) = (store::shown(&settings), &settings.store.origin);
             output.note(&format!("the store is {shown} (from {origin})"));
@@ -52,6 +56,10 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
         act(command, &context)
     });
     outcome.unwrap_or_else(|failure| failure.on_store(global.store.as_deref()).print(&output))
+}
+
+const fn takes_locks(command: &Command) -> bool {
+    matches!(command, Command::Run(_) | Command::Acquire(_))
 }
 
 /// Says what was set and does nothing: whoever set it believes that the locks are elsewhere.

@@ -60,7 +60,7 @@ pub(crate) fn millis(span: Duration) -> u64 {
 
 /// A text as one word of a shell.
 pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
         text.to_owned()
     } else {

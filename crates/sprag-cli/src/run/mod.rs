@@ -69,7 +69,7 @@ pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
         let error = exec(&plan);
         return Err(not_started(&plan, error.raw_os_error().unwrap_or(0)));
     }
-    let report = Report::new(plan.status_fd);
+    let report = Report::new(plan.status_fd)?;
     let (outcome, ended) = match Session::start(&plan, context).and_then(Session::run) {
         Ok((outcome, exit)) => (outcome, Ok(exit)),
         Err(failure) => (failure.code().name(), Err(failure)),

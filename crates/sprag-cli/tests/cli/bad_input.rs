@@ -99,6 +99,15 @@ fn a_store_for_work_is_said_to_be_none() {
     assert!(said.starts_with("warning: --store changes nothing here"), "{said}");
 }
 
+/// As it may be left over from somebody's tests.
+#[test]
+fn a_store_that_excludes_nobody_is_said_to() {
+    let home = Home::new();
+    let said = home.sprag_with(&[("SPRAG_STORE", "memory:")], &["run", "x", "true"]).ok().err;
+    assert!(said.starts_with("warning: memory: is a store for this process alone"), "{said}");
+    assert_eq!(home.sprag(&["ls", "-S", "memory:"]).ok().err, "");
+}
+
 /// Without the flag it would be another store that is looked at.
 #[test]
 fn what_to_type_names_the_store_of_the_flag_but_no_secret() {

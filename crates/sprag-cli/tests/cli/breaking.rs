@@ -90,10 +90,7 @@ fn where_nobody_can_be_asked_somebody_must_have_said_yes() {
 #[test]
 fn a_holder_of_whom_nothing_is_known_may_be_alive() {
     let home = Home::new();
-    let bare = home.path("locks.git");
-    let made = std::process::Command::new("git").args(["init", "-q", "--bare"]).arg(&bare).status();
-    assert!(made.unwrap().success());
-    let url = format!("git+file://{}", bare.display());
+    let url = home.git_store();
     let env = [("SPRAG_STORE", url.as_str())];
     home.sprag_with(&env, &["acquire", "work/x", "--ttl", "10m"]).ok();
     let words = ["break", "work/x", "--token", "1", "-m", "why", "--yes"];

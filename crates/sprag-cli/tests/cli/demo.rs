@@ -24,3 +24,13 @@ fn the_demonstration_runs_on_the_store_that_is_named() {
     let left = home.sprag(&["ls", "-S", "sqlite:mine.db", "--json"]).ok().json();
     assert_eq!(left["locks"], serde_json::json!([]));
 }
+
+/// Where the lock of a dead holder stays until somebody takes it over.
+#[test]
+fn the_demonstration_runs_on_a_git_remote() {
+    let home = Home::new();
+    let url = home.git_store() + "?poll_ms=50";
+    let answer = home.sprag_with(&[("SPRAG_STORE", &url)], &["demo"]).ok();
+    assert!(answer.out.contains("the old command was already dead"), "{answer:?}");
+    assert!(answer.out.contains("was refused"), "{answer:?}");
+}

@@ -41,6 +41,14 @@ impl Home {
         path
     }
 
+    /// The URL of a store on a git repository.
+    pub(crate) fn git_store(&self) -> String {
+        let bare = self.path("locks.git");
+        let made = Command::new("git").args(["init", "-q", "--bare"]).arg(&bare).status();
+        assert!(made.unwrap().success());
+        format!("git+file://{}", bare.display())
+    }
+
     /// The command with these arguments, in the directory `work`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sprag"));

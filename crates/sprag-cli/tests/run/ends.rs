@@ -130,6 +130,21 @@ fn programs_can_tell_our_75_from_the_commands() {
 }
 
 #[test]
+fn an_outcome_that_nobody_could_read_is_refused_before_anything_is_done() {
+    let place = Place::new();
+    let words = ["run", "x", "--", "sh", "-c", "echo ran >> log"];
+    let mut file = place.sprag(&words);
+    file.env("SPRAG_RESULT_FILE", place.path("nowhere/result"));
+    let descriptor = place.sprag(&[&["run", "--status-fd", "77"], &words[1..]].concat());
+    for command in [file, descriptor] {
+        let ended = place.run(command).end();
+        assert_eq!(ended.code, 64, "{ended:?}");
+        assert!(ended.err.contains("the outcome cannot be written to /"), "{ended:?}");
+    }
+    assert!(!place.path("log").exists());
+}
+
+#[test]
 fn several_locks_are_taken_and_given_back_together() {
     let place = Place::new();
     let script = "echo $SPRAG_LOCK $SPRAG_TOKEN $SPRAG_TOKEN_A $SPRAG_TOKEN_B_1";

@@ -75,8 +75,11 @@ impl GitSource {
         }
         let mut done = self.recover_here(options)?;
         let known: BTreeSet<_> = done.iter().map(|one| one.item.clone()).collect();
+        // Of a claim that was over its branch may still be there.
+        let freed = done.iter().filter(|one| one.fate != Fate::CleanedUp);
+        let freed: BTreeSet<_> = freed.map(|one| one.item.clone()).collect();
         done.extend(self.recover_elsewhere(options, &known)?);
-        done.extend(self.recover_expired(options, &known)?);
+        done.extend(self.recover_expired(options, &freed)?);
         if !options.dry_run {
             self.sweep()?;
         }

@@ -134,6 +134,23 @@ fn the_branch_of_a_claim_that_was_broken_goes_with_its_worker_or_with_recover() 
     assert_eq!(ready(&operator), 2);
 }
 
+/// In the clone where the claim was made as well, and at once.
+#[test]
+fn the_branch_of_a_broken_claim_without_a_process_goes_with_recover() {
+    let world = World::new();
+    let clone = world.clone_named("a");
+    place_item(&clone, "bugs/readyfordevelopment/x-00000001");
+    let source = world.source(&clone, "agent-1");
+    let claim = Box::new(source.claim_named("x", &in_worktree()).unwrap());
+    let fence = claim.task().fence;
+    claim.keep(Duration::from_secs(3600)).unwrap();
+    let broken = source.client().evict("work/x-00000001", fence, "it hangs");
+    futures::executor::block_on(broken).unwrap();
+    assert_eq!(ready(&source), 0, "the branch is there");
+    source.recover(&Recover::default()).unwrap();
+    assert_eq!(ready(&source), 1);
+}
+
 #[test]
 fn a_branch_by_hand_on_an_item_that_was_freed_is_a_claim() {
     let world = World::new();

@@ -26,7 +26,7 @@ const KILL_AFTER: &str = "1s";
 const SHORT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than any scene takes if all is well.
-const PATIENCE: Duration = Duration::from_secs(12);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the scenes are played.
 pub(super) struct Stage {
@@ -99,26 +99,31 @@ impl Stage {
             self.sprag(&["run", "-q", "--ttl", TTL, "--kill-after", KILL_AFTER, &name, "--"]);
         // The shell and its child: both have to be gone.
         run.args(["sh", "-c", "echo $$; sleep 60; true"]).stdout(Stdio::piped());
-        let mut holder = run.spawn().map_err(failed)?;
+        let mut holder = Actor(run.spawn().map_err(failed)?);
         let mut first = String::new();
         let stdout =
-            holder.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+            holder.0.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
         BufReader::new(stdout).read_line(&mut first).map_err(failed)?;
         let Ok(command) = first.trim().parse::<i32>() else {
-            let status = wait(holder)?;
+            let status = holder.0.wait().map_err(failed)?;
             return Err(Failure::new(Code::Claim, format!("the holder did not start: {status}")));
         };
 
-        let mut next = self.sprag(&["run", "-q", &name, "--"]);
-        next.arg(&self.program).args(["__demo", "look", &command.to_string()]);
-        let mut next = next.spawn().map_err(failed)?;
+        let mut next = self.sprag(&["run", "-q"]);
+        // Where only signs of life are seen, the lock of the dead stays until it is taken over.
+        let held = self.opened.inspect(&*name).await?;
+        if held.holders.iter().any(|holder| holder.remaining.is_none()) {
+            next.arg(format!("--takeover={TTL}"));
+        }
+        next.args([&name, "--"]).arg(&self.program);
+        let mut next =
+            Actor(next.args(["__demo", "look", &command.to_string()]).spawn().map_err(failed)?);
         self.until(async || Ok(!self.opened.inspect(&*name).await?.waiters.is_empty())).await?;
         let killed = time::now();
-        signal(&holder, Signal::KILL)?;
-        wait(holder)?;
-        self.until(async || Ok(next.try_wait().map_err(failed)?.is_some())).await?;
+        drop(holder);
+        self.until(async || Ok(next.0.try_wait().map_err(failed)?.is_some())).await?;
         let entered = time::span(time::ago(killed));
-        let gone = wait(next)?.success();
+        let gone = next.0.wait().map_err(failed)?.success();
         let command = if gone { "already dead" } else { "STILL ALIVE" };
         Ok(Scene {
             name: "kill -9 the holder",
@@ -137,16 +142,16 @@ impl Stage {
         let (old, frozen) = (ticket.fence(), time::now());
         let mut writer = self.sprag(&["__demo", "write"]);
         writer.arg(&page).arg(old.to_string()).stdin(Stdio::piped());
-        let mut writer = writer.spawn().map_err(failed)?;
-        signal(&writer, Signal::STOP)?;
-        if let Some(mut stdin) = writer.stdin.take() {
+        let mut writer = Actor(writer.spawn().map_err(failed)?);
+        signal(&writer.0, Signal::STOP)?;
+        if let Some(mut stdin) = writer.0.stdin.take() {
             stdin.write_all(b"write\n").map_err(failed)?;
         }
         let next = self.opened.lock(&*name).wait(PATIENCE).acquire().await?;
         let new = next.fence();
         resource::write(&page, new.get()).map_err(failed)?;
-        signal(&writer, Signal::CONT)?;
-        let status = wait(writer)?;
+        signal(&writer.0, Signal::CONT)?;
+        let status = writer.0.wait().map_err(failed)?;
         let frozen = time::span(time::ago(frozen));
         next.release().await?;
         let refused = status.code() == Some(Exit::DENIED.number().into());
@@ -197,6 +202,17 @@ impl Stage {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+}
+
+/// A process that does not outlive its scene, whatever happens in it.
+struct Actor(Child);
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        // It may be over, which is as good.
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 
