@@ -71,7 +71,7 @@ pub(crate) fn wait_until_granted(store: &SqliteStore, request: &Request) -> Dura
     let (store, request) = (store.clone(), request.clone());
     std::thread::spawn(move || {
         while !matches!(attempt(&store, &request), Attempt::Granted(_)) {
-            block_on(store.changed(&request.name, request.lease));
+            sprag_core::block_on(store.changed(&request.name, request.lease));
         }
         done.send(()).unwrap();
     });
