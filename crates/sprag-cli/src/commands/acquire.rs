@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 use sprag::{LockGuard, LockRequest, Ticket, Wait};
+use tokio::time::timeout;
 
 use super::Outcome;
 use crate::args::Acquire;
@@ -16,22 +18,37 @@ use crate::failure::Failure;
 use crate::output::view::{millis, shell_word};
 use crate::output::{time, with_schema};
 use crate::run::environment::{Around, store_url};
+use crate::run::signals::{Received, Signals};
 use crate::store::Opened;
 use crate::{held, identity};
 
 /// When the first line about waiting comes, and the next ones.
 const FIRST_LINE: Duration = Duration::from_millis(500);
 const NEXT_LINE: Duration = Duration::from_secs(30);
+/// How long the store may take to say for whom.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often signals are looked for, and how long leaving the queue may take.
+const TICK: Duration = Duration::from_millis(100);
+const LEAVING: Duration = Duration::from_millis(600);
+/// What ends the waiting.
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// Takes a detached lease and says how it can be used.
 pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
+    // Before there are threads that would get them.
+    let signals = Signals::block(&ENDING)
+        .map_err(|error| Failure::new(Code::System, format!("cannot wait for signals: {error}")))?;
     let opened =
         Opened::open_with(&context.settings, |locks| locks.allow_force(args.asking.force))?;
     context.block_on(async {
         let ttl = args.asking.ttl(&context.settings);
         let asked = time::now();
-        let guard = match take(args, context, &opened, ttl).await {
-            Ok(guard) => guard,
+        let guard = match take(args, context, &opened, ttl, &signals).await {
+            Ok(Taking::Taken(guard)) => *guard,
+            Ok(Taking::Stopped(signal)) => {
+                opened.shutdown(LEAVING).await;
+                return Ok(Exit::signal(signal.number));
+            }
             Err(error) if error.is_held() || error.is_timeout() => {
                 let failure = held::explain(error, &opened).await;
                 return Err(failure.exiting(args.asking.if_held_exit()));
@@ -68,32 +85,66 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
     })
 }
 
+/// What came of asking for the lock.
+enum Taking {
+    Taken(Box<LockGuard>),
+    /// A signal came first.
+    Stopped(Received),
+}
+
 /// Waits for the lock and says so.
 async fn take(
     args: &Acquire,
     context: &Context,
     opened: &Opened,
     ttl: Duration,
-) -> sprag::Result<LockGuard> {
+    signals: &Signals,
+) -> sprag::Result<Taking> {
     let started = time::now();
     let wait = args.asking.wait().unwrap_or(context.settings.wait.value);
     let me = identity::holder(&context.settings).worker_id;
-    let request = request(args, wait, &context.settings, opened);
-    let request = request.ttl(ttl).detached().no_renewal();
-    let mut acquire = std::pin::pin!(request.acquire());
-    let mut pause = FIRST_LINE;
+    let mut asking = std::pin::pin!(ask(args, wait, &context.settings, opened, ttl));
+    let mut next_line = FIRST_LINE;
     loop {
         tokio::select! {
             biased;
-            guard = &mut acquire => return guard,
-            () = tokio::time::sleep(pause) => {}
+            guard = &mut asking => return guard.map(|guard| Taking::Taken(Box::new(guard))),
+            () = tokio::time::sleep(TICK) => {}
         }
-        if let Ok(seen) = opened.inspect(args.name.as_str()).await {
-            let line = held::waiting(&seen, &me, time::ago(started), wait);
-            context.output.note(&line);
+        if let Some(signal) = signals.next_that_ends() {
+            return Ok(Taking::Stopped(signal));
         }
-        pause = NEXT_LINE;
+        let waited = time::ago(started);
+        if waited < next_line {
+            continue;
+        }
+        next_line = waited + NEXT_LINE;
+        if let Ok(Ok(seen)) = timeout(LOOK, opened.inspect(args.name.as_str())).await {
+            context.output.note(&held::waiting(&seen, &me, waited, wait));
+        }
     }
+}
+
+/// Takes the lease at once, or waits with one that lives by this process: whoever is killed while
+/// it waits must not be handed the lock, let alone for the whole TTL.
+async fn ask(
+    args: &Acquire,
+    wait: Wait,
+    settings: &Settings,
+    opened: &Opened,
+    ttl: Duration,
+) -> sprag::Result<LockGuard> {
+    let lease = |wait| request(args, wait, settings, opened).ttl(ttl).detached().no_renewal();
+    if wait == Wait::No {
+        return lease(wait).acquire().await;
+    }
+    if let Some(guard) = lease(Wait::No).try_acquire().await? {
+        return Ok(guard);
+    }
+    let short = ttl.min(sprag::default_ttl(&settings.store.value));
+    let mut guard = request(args, wait, settings, opened).ttl(short).acquire().await?;
+    guard.extend(ttl).await?;
+    Ok(guard)
 }
 
 fn request(args: &Acquire, wait: Wait, settings: &Settings, opened: &Opened) -> LockRequest {

@@ -18,7 +18,7 @@ mod notify;
 pub(crate) mod plan;
 mod progress;
 mod report;
-mod signals;
+pub(crate) mod signals;
 pub(crate) mod socket;
 mod taken;
 mod tree;

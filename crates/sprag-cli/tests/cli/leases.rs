@@ -1,3 +1,5 @@
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::support::Home;
 
 #[test]
@@ -114,4 +116,30 @@ fn every_variable_of_a_command_is_explained() {
             assert!(told.split(&[' ', ',', '\n']).any(|word| word == name), "{name}: {told}");
         }
     }
+}
+
+/// Whoever is stopped while it waits is out of the queue; whoever is killed is not handed the lock,
+/// which would be nobody's until the end of its TTL.
+#[test]
+fn who_does_not_wait_any_more_gets_nothing() {
+    let home = Home::new();
+    let lease = home.acquire("x");
+    for (signal, code) in
+        [(Signal::TERM, Some(143)), (Signal::INT, Some(130)), (Signal::KILL, None)]
+    {
+        let mut waiter = home.start(&["acquire", "x", "--ttl", "10m", "--holder", "gone"]);
+        home.until_queued("x");
+        kill_process(Pid::from_child(&waiter), signal).unwrap();
+        assert_eq!(waiter.wait().unwrap().code(), code);
+        let seen = home.sprag(&["show", "x", "--json"]).ok().json();
+        assert_eq!(seen["waiters"], serde_json::json!([]), "{signal:?}");
+    }
+    let mut waiter = home.start(&["acquire", "x", "--ttl", "10m", "--json", "--holder", "next"]);
+    home.until_queued("x");
+    home.sprag(&["release", "x", "--lease", lease["lease"].as_str().unwrap()]).ok();
+    assert!(waiter.wait().unwrap().success());
+    let seen = home.sprag(&["show", "x", "--json"]).ok().json();
+    let holder = &seen["holders"][0];
+    assert_eq!((&holder["holder"], &holder["detached"]), (&"next".into(), &true.into()));
+    assert_eq!(holder["ttl_ms"], 600_000);
 }
