@@ -25,14 +25,10 @@ use super::pulse::Vital;
 use crate::config::{LockKind, PostgresConfig};
 use crate::error::{STORE, strange_answer};
 use crate::lease::plain::{self, Plain};
-use crate::lease::{PostgresStore, answers, no_row, written};
+use crate::lease::{LEAVE, PostgresStore, TAKE, answers, no_row, written};
 use crate::link::Call;
 
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
-/// An exclusive lock, the short way if there is one.
-const TAKE: &str = "SELECT sprag.take_advisory_v1($1, $2, $3, $4, $5, $6, $7)";
-/// A release, the short way if there is one.
-const LEAVE: &str = "SELECT sprag.leave_advisory_v1($1, $2, $3, $4)";
 const RENEW: &str =
     "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4)";
 const LOOK_OUTSIDE: &str = "SELECT sprag.look_outside_v1($1, $2, $3)";
@@ -41,6 +37,8 @@ const URGE: &str = "SELECT sprag.urge_v1($1, $2), pg_sleep(0.01)::text";
 /// What is worth preparing.
 pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
+/// The server knows where a session is woken that has locks.
+const NO_CHANNEL: Option<&str> = None;
 /// How long a process that has lost a lock may take to let go of it, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a process is urged that was pushed aside by somebody who does not wait.
@@ -171,7 +169,7 @@ impl AdvisoryStore {
         }
         let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
         let call = call.text(written(&command, self.capability.max_waiters));
-        let call = plain::wish(call, request, not_after_ms);
+        let call = plain::wish(call, request, not_after_ms).with(NO_CHANNEL, Type::TEXT);
         let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
         self.send(Operation::Acquire, name, call).await
     }
@@ -347,7 +345,7 @@ impl Store for AdvisoryStore {
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.holdings.wakeups.close(lease);
         let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
-        let call = call.text(lease.to_string());
+        let call = call.text(lease.to_string()).with(NO_CHANNEL, Type::TEXT);
         let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
         let released = match self.send(Operation::Release, name, call).await? {
             Either::Short(..) => Released::Freed,

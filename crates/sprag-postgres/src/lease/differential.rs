@@ -40,18 +40,14 @@ BEGIN
         jsonb_build_array(step -> 0), ARRAY[key]))::text;
     ELSIF step -> 0 ->> 'do' = 'renew' THEN
       said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL))[1]::text;
-    ELSIF step -> 0 -> 'mode' = '"exclusive"' AND advisory THEN
-      said := sprag.take_advisory_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
-        (step -> 0 ->> 'ttl_ms')::bigint,
-        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), key);
     ELSIF step -> 0 -> 'mode' = '"exclusive"' THEN
       said := sprag.take_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
         (step -> 0 ->> 'ttl_ms')::bigint,
-        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), NULL);
-    ELSIF step -> 0 ->> 'do' = 'release' AND advisory THEN
-      said := sprag.leave_advisory_v1('', lock, step -> 0 ->> 'lease', key);
+        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), NULL,
+        CASE WHEN advisory THEN key END);
     ELSIF step -> 0 ->> 'do' = 'release' THEN
-      said := sprag.leave_v1('', lock, step -> 0 ->> 'lease', NULL);
+      said := sprag.leave_v1('', lock, step -> 0 ->> 'lease', NULL,
+        CASE WHEN advisory THEN key END);
     ELSIF advisory THEN
       said := sprag.advisory_v1('', lock, step -> 0, key)::text;
     ELSE

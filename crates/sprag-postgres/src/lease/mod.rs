@@ -7,5 +7,6 @@ mod statements;
 mod store;
 mod trail;
 
+pub(crate) use statements::{LEAVE, TAKE};
 pub use store::PostgresStore;
 pub(crate) use store::{answers, no_row, written};

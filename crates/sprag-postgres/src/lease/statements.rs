@@ -6,10 +6,10 @@ use sprag_core::record::{Hold, Record, Wait};
 
 /// One command on one lock.
 pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $4)::text";
-/// An exclusive lock, the short way if there is one.
-pub(super) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7)";
+/// An exclusive lock, the short way if there is one; of advisory locks, with its key.
+pub(crate) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7, $8)";
 /// A release, the short way if there is one.
-pub(super) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4)";
+pub(crate) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4, $5)";
 /// Many renewals.
 pub(super) const RENEW: &str = "SELECT unnest(sprag.renew_v1($1, $2, $3::text::jsonb, $4))::text";
 /// What is worth preparing.

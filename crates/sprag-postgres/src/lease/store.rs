@@ -33,6 +33,8 @@ use crate::link::{Call, Link, Server};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
+/// What a lease has in the place of the key of an advisory lock.
+const NO_KEY: Option<i64> = None;
 
 /// Locks in rows of a PostgreSQL database.
 ///
@@ -240,7 +242,7 @@ impl Store for PostgresStore {
             let call = Call::new(TAKE).durable().text(&self.namespace).text(request.name.as_str());
             let call = call.text(written(&command, self.capability.max_waiters));
             let call = plain::wish(call, request, not_after_ms);
-            let call = call.with(self.channel.clone(), Type::TEXT);
+            let call = call.with(self.channel.clone(), Type::TEXT).with(NO_KEY, Type::INT8);
             match self.run_plain(Operation::Acquire, &request.name, call).await? {
                 Plain::Short { fence, .. } => {
                     self.wakeups.close(request.lease);
@@ -295,6 +297,7 @@ impl Store for PostgresStore {
         self.wakeups.close(lease);
         let call = Call::new(LEAVE).text(&self.namespace).text(name.as_str());
         let call = call.text(lease.to_string()).with(self.channel.clone(), Type::TEXT);
+        let call = call.with(NO_KEY, Type::INT8);
         Ok(match self.run_plain(Operation::Release, name, call).await? {
             Plain::Short { .. } => Released::Freed,
             Plain::Long(answer) => answer.outcome.into_released(),

@@ -52,17 +52,28 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END $$;
 
--- Lets a lease in, unless that takes more. The clock is read when the row is ours.
-CREATE FUNCTION sprag.plain_take(ns text, lock text, command text, asked text, ttl_ms bigint,
-  not_after_ms bigint, lock_key bigint, my_session text) RETURNS text LANGUAGE plpgsql AS $$
+-- Lets a lease in: first the key, if it is an advisory lock, then the row. The clock is read when the
+-- row is ours. The answer is the time, the fence and the session, or that of a longer way.
+--
+-- What is called here for every lock stands here: a call of a function is as dear as a statement, and
+-- so is PERFORM, but not an assignment.
+CREATE FUNCTION sprag.take_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
+  not_after_ms bigint, channel text, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
+  my_session text;
   new_fence bigint;
   us bigint;
 BEGIN
+  IF lock_key IS NOT NULL THEN
+    my_session := current_setting('sprag.session');
+    IF sprag.is_quiet() OR NOT pg_try_advisory_lock(lock_key) THEN
+      RETURN sprag.advisory_v1(ns, lock, command::jsonb, lock_key)::text;
+    END IF;
+  END IF;
   UPDATE sprag.lock AS k
     SET version = k.version + 1, tickets = k.tickets + 1, permits = NULL,
       fence = greatest(k.fence + 1, sprag.now_us()), plain = command, plain_lease = asked,
-      plain_us = sprag.now_us(), plain_ttl_ms = plain_take.ttl_ms, key = coalesce(k.key, lock_key),
+      plain_us = sprag.now_us(), plain_ttl_ms = take_v1.ttl_ms, key = coalesce(k.key, lock_key),
       plain_session = my_session,
       plain_pid = CASE WHEN my_session IS NOT NULL THEN pg_backend_pid() END
     WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NULL AND k.holders = '[]'
@@ -71,58 +82,53 @@ BEGIN
       AND greatest(k.fence + 1, sprag.now_us()) <= 9007199254740991
     RETURNING k.fence, k.plain_us INTO new_fence, us;
   IF NOT FOUND THEN
-    -- The first one who comes makes the row.
-    IF sprag.now_us() / 1000 <= not_after_ms
-      AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock)
-      AND sprag.make_lock(ns, lock) THEN
-      RETURN sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, lock_key, my_session);
-    END IF;
-    RETURN NULL;
+    RETURN sprag.take_more(ns, lock, command, asked, ttl_ms, not_after_ms, channel, lock_key);
   END IF;
-  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, my_session, new_fence, true, 0);
-  RETURN us || ' ' || new_fence;
+  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
+    VALUES (ns, lock, us / 1000, command, my_session, new_fence, true, 0);
+  IF lastval() % 500 = 0 THEN
+    PERFORM sprag.forget_trail(lastval());
+  END IF;
+  IF my_session IS NULL AND current_setting('synchronous_commit') = 'off' THEN
+    PERFORM sprag.durable(true);
+  END IF;
+  RETURN us || ' ' || new_fence || ' ' || coalesce(my_session, '');
 END $$;
 
--- Lets a lease out, unless that takes more.
-CREATE FUNCTION sprag.plain_leave(ns text, lock text, asked text) RETURNS text
-LANGUAGE plpgsql AS $$
+-- Lets a lease out.
+CREATE FUNCTION sprag.leave_v1(ns text, lock text, asked text, channel text, lock_key bigint)
+RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   command text;
   its_session text;
   its_fence bigint;
-  its_key bigint;
   since_us bigint;
   us bigint;
+  done text;
 BEGIN
   UPDATE sprag.lock AS k
     SET version = k.version + 1, plain_lease = NULL,
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked AND k.waiting = 0
       AND k.plain_us / 1000 + k.plain_ttl_ms > sprag.now_us() / 1000
-    RETURNING k.plain, k.plain_session, k.fence, k.key, k.plain_us
-    INTO command, its_session, its_fence, its_key, since_us;
+    RETURNING k.plain, k.plain_session, k.fence, k.plain_us
+    INTO command, its_session, its_fence, since_us;
   IF NOT FOUND THEN
-    RETURN NULL;
+    RETURN sprag.leave_more(ns, lock, asked, channel, lock_key);
   END IF;
   us := sprag.now_us();
-  PERFORM sprag.tell_plain(ns, lock, us / 1000, command, its_session, its_fence, false,
-    us / 1000 - since_us / 1000);
-  IF its_session = current_setting('sprag.session', true) THEN
-    PERFORM pg_advisory_unlock(its_key);
-  END IF;
-  RETURN us || ' 0';
-END $$;
-
-CREATE FUNCTION sprag.tell_plain(ns text, lock text, ms bigint, command text, my_session text,
-  its_fence bigint, came boolean, after_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE last bigint;
-BEGIN
   INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
-    VALUES (ns, lock, ms, command, my_session, its_fence, tell_plain.came, tell_plain.after_ms)
-    RETURNING sequence INTO last;
-  IF last % 500 = 0 THEN
-    PERFORM sprag.forget_trail(last);
+    VALUES (ns, lock, us / 1000, command, its_session, its_fence, false,
+      us / 1000 - since_us / 1000);
+  IF lastval() % 500 = 0 THEN
+    PERFORM sprag.forget_trail(lastval());
   END IF;
+  IF lock_key IS NULL THEN
+    done := set_config('synchronous_commit', 'off', true);
+  ELSIF its_session = current_setting('sprag.session') THEN
+    done := pg_advisory_unlock(lock_key);
+  END IF;
+  RETURN us || ' 0 ' || coalesce(its_session, '');
 END $$;
 
 -- What an entry of the trail tells.

@@ -71,87 +71,118 @@ END $$;
 -- Lets a lease out and who is next in; of an advisory lock, one of the same session, which has the
 -- session lock already.
 CREATE FUNCTION sprag.plain_pass(ns text, lock text, asked text, channel text, my_session text)
-RETURNS jsonb LANGUAGE plpgsql AS $$
+RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  l sprag.lock;
+  its_plain text;
+  its_session text;
+  its_fence bigint;
+  since_us bigint;
+  until_ms bigint;
   next sprag.waiter;
+  next_plain text;
+  new_fence bigint;
   us bigint;
   ms bigint;
+  told text := '';
 BEGIN
-  SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock
-    AND k.plain_lease = asked AND k.plain_session IS NOT DISTINCT FROM my_session AND k.waiting > 0
+  SELECT k.plain, k.plain_session, k.fence, k.plain_us,
+      least(k.plain_us / 1000 + k.plain_ttl_ms, k.patience_ms)
+    INTO its_plain, its_session, its_fence, since_us, until_ms FROM sprag.lock AS k
+    WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked
+      AND k.plain_session IS NOT DISTINCT FROM my_session AND k.waiting > 0
     FOR UPDATE;
+  us := sprag.now_us();
+  ms := us / 1000;
+  new_fence := greatest(its_fence + 1, us);
+  IF its_fence IS NULL OR until_ms <= ms OR new_fence > 9007199254740991 THEN
+    RETURN NULL;
+  END IF;
+  DELETE FROM sprag.waiter AS w
+    WHERE w.space = ns AND w.name = lock AND (w.arrival, w.ticket) = (
+        SELECT h.arrival, h.ticket FROM sprag.waiter AS h WHERE h.space = ns AND h.name = lock
+          ORDER BY h.arrival, h.ticket LIMIT 1)
+      AND w.request -> 'mode' = '"exclusive"' AND (w.request ->> 'priority')::int <> 127
+      AND (my_session IS NULL OR w.channel IS NOT DISTINCT FROM plain_pass.channel)
+    RETURNING * INTO next;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  SELECT * INTO next FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
-    ORDER BY w.arrival, w.ticket LIMIT 1;
-  us := sprag.now_us();
-  ms := us / 1000;
-  IF next.lease IS NULL OR l.plain_us / 1000 + l.plain_ttl_ms <= ms OR l.patience_ms <= ms
-    OR greatest(l.fence + 1, us) > 9007199254740991
-    OR next.request -> 'mode' <> '"exclusive"' OR (next.request ->> 'priority')::int = 127
-    OR (my_session IS NOT NULL AND next.channel IS DISTINCT FROM channel) THEN
-    RETURN NULL;
-  END IF;
-  DELETE FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock AND w.arrival = next.arrival
-    AND w.ticket = next.ticket;
+  next_plain := next.request::text;
   UPDATE sprag.lock AS k
-    SET version = k.version + 1, fence = greatest(k.fence + 1, us), plain = next.request::text,
-      plain_lease = next.lease, plain_us = us,
-      plain_ttl_ms = (next.request ->> 'ttl_ms')::bigint, waiting = k.waiting - 1,
+    SET version = k.version + 1, fence = new_fence, plain = next_plain, plain_lease = next.lease,
+      plain_us = us, plain_ttl_ms = (next.request ->> 'ttl_ms')::bigint, waiting = k.waiting - 1,
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = ns AND k.name = lock;
-  PERFORM sprag.tell_plain(ns, lock, ms, l.plain, l.plain_session, l.fence, false,
-    ms - l.plain_us / 1000);
-  l.fence := greatest(l.fence + 1, us);
-  PERFORM sprag.tell_plain(ns, lock, ms, next.request::text, NULL, l.fence, true,
-    greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0));
-  IF next.channel = channel THEN
-    RETURN sprag.answer(us, '"done"')
-      || jsonb_build_object('told', jsonb_build_array(next.lease || ':' || l.fence));
-  ELSIF next.channel IS NOT NULL THEN
-    PERFORM pg_notify(next.channel, next.lease || ':' || l.fence);
+  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
+    VALUES (ns, lock, ms, its_plain, its_session, its_fence, false, ms - since_us / 1000),
+      (ns, lock, ms, next_plain, NULL, new_fence, true,
+        greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0));
+  IF lastval() % 500 < 2 THEN
+    PERFORM sprag.forget_trail(lastval() - lastval() % 500);
   END IF;
-  RETURN sprag.answer(us, '"done"');
+  IF next.channel = channel THEN
+    told := ', "told": ["' || next.lease || ':' || new_fence || '"]';
+  ELSIF next.channel IS NOT NULL THEN
+    PERFORM pg_notify(next.channel, next.lease || ':' || new_fence);
+  END IF;
+  RETURN '{"now_us": ' || us || ', "outcome": "done"' || told || coalesce(', "session": "'
+    || my_session || '", "outsider": null, "leaving": false', '') || '}';
 END $$;
 
--- What a client calls. The answer is the time and the fence, or that of the long way.
-CREATE FUNCTION sprag.take_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
-  not_after_ms bigint, channel text) RETURNS text LANGUAGE plpgsql AS $$
+-- A lock that is not just free.
+CREATE FUNCTION sprag.take_more(ns text, lock text, command text, asked text, ttl_ms bigint,
+  not_after_ms bigint, channel text, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  taken text := sprag.plain_take(ns, lock, command, asked, ttl_ms, not_after_ms, NULL, NULL);
-  wish jsonb;
+  my_session text;
+  wish jsonb := command::jsonb;
   joined jsonb;
 BEGIN
-  IF taken IS NOT NULL THEN
-    PERFORM sprag.durable(true);
-    RETURN taken;
+  IF lock_key IS NOT NULL THEN
+    PERFORM pg_advisory_unlock(lock_key);
+    my_session := current_setting('sprag.session');
+    channel := 'sprag_' || my_session;
+    IF wish ? 'session' THEN
+      wish := wish || jsonb_build_object('session', my_session);
+    END IF;
   END IF;
-  wish := command::jsonb;
-  joined := sprag.plain_join(ns, lock, wish, asked, not_after_ms, channel, NULL);
-  IF joined IS NOT NULL THEN
+  -- The first one who comes makes the row.
+  IF sprag.now_us() / 1000 <= not_after_ms
+    AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock)
+    AND sprag.make_lock(ns, lock) THEN
+    RETURN sprag.take_v1(ns, lock, command, asked, ttl_ms, not_after_ms, channel, lock_key);
+  END IF;
+  joined := sprag.plain_join(ns, lock, wish, asked, not_after_ms, channel, my_session);
+  IF joined IS NOT NULL AND my_session IS NULL THEN
     PERFORM sprag.durable(false);
-    RETURN joined::text;
+  ELSIF joined IS NOT NULL THEN
+    joined := joined
+      || jsonb_build_object('session', my_session, 'outsider', NULL, 'leaving', false);
+  ELSIF my_session IS NULL THEN
+    joined := sprag.apply_v1(ns, lock, wish, channel);
+  ELSE
+    joined := sprag.advisory_v1(ns, lock, wish, lock_key);
   END IF;
-  RETURN sprag.apply_v1(ns, lock, wish, channel)::text;
+  RETURN joined::text;
 END $$;
 
-CREATE FUNCTION sprag.leave_v1(ns text, lock text, asked text, channel text) RETURNS text
-LANGUAGE plpgsql AS $$
+-- A lock that somebody waits for, or that is not held the short way.
+CREATE FUNCTION sprag.leave_more(ns text, lock text, asked text, channel text, lock_key bigint)
+RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  left_by text := sprag.plain_leave(ns, lock, asked);
-  passed jsonb;
+  my_session text;
+  passed text;
+  release jsonb := jsonb_build_object('do', 'release', 'lease', asked);
 BEGIN
-  IF left_by IS NOT NULL THEN
-    PERFORM sprag.durable(false);
-    RETURN left_by;
+  IF lock_key IS NOT NULL THEN
+    my_session := current_setting('sprag.session');
+    channel := 'sprag_' || my_session;
   END IF;
-  passed := sprag.plain_pass(ns, lock, asked, channel, NULL);
+  passed := sprag.plain_pass(ns, lock, asked, channel, my_session);
   IF passed IS NOT NULL THEN
     PERFORM sprag.durable(true);
-    RETURN passed::text;
+    RETURN passed;
+  ELSIF my_session IS NULL THEN
+    RETURN sprag.apply_v1(ns, lock, release, channel)::text;
   END IF;
-  RETURN sprag.apply_v1(ns, lock, jsonb_build_object('do', 'release', 'lease', asked),
-    channel)::text;
+  RETURN sprag.advisory_v1(ns, lock, release, lock_key)::text;
 END $$;

@@ -2,7 +2,7 @@
 -- keeps its plan; the rest becomes part of the statement that uses it.
 
 CREATE FUNCTION sprag.now_us() RETURNS bigint LANGUAGE sql VOLATILE
-RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+RETURN (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
 
 CREATE FUNCTION sprag.permits_of(mode jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN coalesce((mode -> 'permits' ->> 'count')::bigint, 0);
