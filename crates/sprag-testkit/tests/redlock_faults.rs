@@ -235,6 +235,46 @@ async fn a_node_with_a_log_rests_after_a_restart_too() {
     guard.release().await.unwrap();
 }
 
+/// A node votes by what it noted at the last vote for the lock. That is void after a restart that kept
+/// it, and gone with everything else.
+#[tokio::test]
+async fn a_vote_from_before_does_not_count_for_a_node_that_has_forgotten() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let nodes = RedisServer::several(3, &RedisSetup::new().tcp().log()).await;
+    let mut scene = Scene { nodes, options: "" };
+    let locks = scene.locks();
+    let take = async || locks.lock("report").ttl(LONG).acquire().await.unwrap();
+    eventually("all nodes have noted it", async || {
+        take().await.release().await.unwrap();
+        scene.nodes.iter().all(|node| !node.ask(&["HGET", "{sprag:report}:n", "seen"]).is_empty())
+    })
+    .await;
+    let stats = |node: &RedisServer| node.ask(&["INFO", "commandstats"]);
+    for node in &scene.nodes {
+        node.ask(&["CONFIG", "RESETSTAT"]);
+    }
+    take().await.release().await.unwrap();
+    // One that does not go the short way asks twice.
+    let short = "cmdstat_lastsave:calls=1,";
+    eventually("it went the short way", async || {
+        scene.nodes.iter().all(|node| stats(node).contains(short))
+    })
+    .await;
+    scene.nodes[0].restart().await;
+    assert!(!scene.nodes[0].ask(&["HGET", "{sprag:report}:n", "seen"]).is_empty(), "it is kept");
+    for after in ["PING", "FLUSHALL"] {
+        let node = &scene.nodes[0];
+        node.ask(&[after]);
+        node.ask(&["CONFIG", "RESETSTAT"]);
+        let guard = take().await;
+        eventually("it was asked", async || stats(node).contains("cmdstat_eval")).await;
+        assert_eq!(node.ask(&["EXISTS", "sprag:report"]), "0", "it voted after {after}");
+        guard.release().await.unwrap();
+    }
+}
+
 /// The clock of one node is an hour ahead, so that its fences are larger than all others; fences
 /// grow all the same when it is not part of the majority.
 #[tokio::test]
