@@ -24,6 +24,10 @@ BEGIN
         WHERE sprag.expires_of(one) <= ms) THEN
       RETURN NULL;
     END IF;
+    -- Who is next may have room by now: a semaphore that was made larger, by who then did not stay.
+    IF l.waiting > 0 AND NOT l.holders @> '[{"mode": "exclusive"}]' THEN
+      RETURN NULL;
+    END IF;
     hold := sprag.hold_of(l.holders, asked);
     IF hold IS NOT NULL THEN
       RETURN sprag.answer(us, sprag.granted(hold));
