@@ -1,5 +1,7 @@
 //! [`Context`]: what every command is given.
 
+use std::path::PathBuf;
+
 use crate::code::Code;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -10,6 +12,8 @@ use crate::output::Output;
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) output: Output,
+    /// The file that `--config` named.
+    pub(crate) config: Option<PathBuf>,
     /// Never ask, even on a terminal.
     pub(crate) no_input: bool,
 }

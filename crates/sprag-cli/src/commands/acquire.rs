@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use serde_json::json;
 use sprag::{LockGuard, LockRequest, Ticket, Wait};
 use tokio::time::timeout;
@@ -18,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::view::{millis, shell_word};
 use crate::output::{time, with_schema};
 use crate::run::environment::{Around, store_url};
-use crate::run::signals::{Received, Signals};
+use crate::run::signals::{Received, STOPPING, Signals};
 use crate::store::Opened;
 use crate::{held, identity};
 
@@ -30,13 +29,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often signals are looked for, and how long leaving the queue may take.
 const TICK: Duration = Duration::from_millis(100);
 const LEAVING: Duration = Duration::from_millis(600);
-/// What ends the waiting.
-const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// Takes a detached lease and says how it can be used.
 pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
     // Before there are threads that would get them.
-    let signals = Signals::block(&ENDING)
+    let signals = Signals::block(&STOPPING)
         .map_err(|error| Failure::new(Code::System, format!("cannot wait for signals: {error}")))?;
     let opened =
         Opened::open_with(&context.settings, |locks| locks.allow_force(args.asking.force))?;

@@ -52,7 +52,8 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
             let (shown, origin) = (store::shown(&settings), &settings.store.origin);
             output.note(&format!("the store is {shown} (from {origin})"));
         }
-        let context = Context { settings, output, no_input: global.no_input };
+        let (config, no_input) = (global.config.clone(), global.no_input);
+        let context = Context { settings, output, config, no_input };
         act(command, &context)
     });
     outcome.unwrap_or_else(|failure| failure.on_store(global.store.as_deref()).print(&output))

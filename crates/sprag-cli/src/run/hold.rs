@@ -52,6 +52,8 @@ pub(crate) struct Hold<'a> {
     pub(crate) told: Moment,
     pub(crate) process: i32,
     pub(crate) lost: bool,
+    /// The last signal that asked to end.
+    pub(crate) stopped: Option<Received>,
 }
 
 impl Hold<'_> {
@@ -78,6 +80,9 @@ impl Hold<'_> {
             }
             self.tell_renewal();
             while let Some(signal) = self.signals.next() {
+                if signal.says_stop() {
+                    self.stopped = Some(signal);
+                }
                 self.hand_on(signal);
             }
             if let Some(desk) = self.desk {

@@ -250,6 +250,7 @@ impl<'a> Session<'a> {
             told,
             process: 0,
             lost: false,
+            stopped: None,
         };
         let end = hold.stay().unwrap_or(End::Orphaned);
         let lost = hold.lost;

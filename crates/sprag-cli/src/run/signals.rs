@@ -23,6 +23,10 @@ pub(crate) const FORWARDED: [Signal; 9] = [
     Signal::SIGTSTP,
 ];
 
+/// What asks a process to end.
+pub(crate) const STOPPING: [Signal; 4] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
 /// The kernel's own signals, such as those of the terminal: `SI_KERNEL`.
 const FROM_KERNEL: i32 = 0x80;
 
@@ -80,6 +84,11 @@ impl Received {
     /// Whether it ends a wait, as it would end a process that does nothing about it.
     pub(crate) fn ends(self) -> bool {
         ![Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP].iter().any(|quiet| self.is(*quiet))
+    }
+
+    /// Whether it asks to end, and not only the command to do something of its own.
+    pub(crate) fn says_stop(self) -> bool {
+        STOPPING.iter().any(|stop| self.is(*stop)) && !self.is_ignored()
     }
 
     /// Whether whoever started this process had it ignored, as nohup(1) does.

@@ -1,5 +1,6 @@
 //! [`Under`]: a command under a lock that somebody else takes and releases.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,7 +12,7 @@ use sprag::clock::{BootClock, Clock};
 use super::hold::{End, Hold};
 use super::holding::Holding;
 use super::plan::Plan;
-use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
+use super::signals::{FORWARDED, Received, Signals, with_no_signal_blocked};
 use super::socket::Desk;
 use super::ward::Ward;
 use super::{bug, exit_of, not_started};
@@ -43,11 +44,16 @@ pub(crate) enum Ran {
 }
 
 /// The signals of this process, for all that it will run. Called before there are threads.
-pub(crate) struct Reins(Signals);
+pub(crate) struct Reins {
+    signals: Signals,
+    /// Handed on to a command that ran, and meant for us as well.
+    stopped: Cell<Option<Received>>,
+}
 
 impl Reins {
     pub(crate) fn take() -> Result<Self, Failure> {
-        Signals::block(&FORWARDED).map(Self).map_err(bug)
+        let signals = Signals::block(&FORWARDED).map_err(bug)?;
+        Ok(Self { signals, stopped: Cell::new(None) })
     }
 
     /// Starts a process that has its own.
@@ -55,9 +61,10 @@ impl Reins {
         with_no_signal_blocked(|| command.spawn())?
     }
 
-    /// A signal that came while nothing ran, and ends this process.
+    /// A signal that came while nothing ran, or before that to a command, and ends this process.
     pub(crate) fn pulled(&self) -> Option<Exit> {
-        self.0.next_that_ends().map(|signal| Exit::signal(signal.number))
+        let signal = self.stopped.get().or_else(|| self.signals.next_that_ends());
+        signal.map(|signal| Exit::signal(signal.number))
     }
 }
 
@@ -80,7 +87,7 @@ impl Under<'_> {
         let mut hold = Hold {
             plan,
             output: &context.output,
-            signals: &reins.0,
+            signals: &reins.signals,
             taken,
             ward: &mut ward,
             desk: desk.as_ref(),
@@ -89,9 +96,13 @@ impl Under<'_> {
             told,
             process: 0,
             lost: false,
+            stopped: None,
         };
         let end = hold.stay().unwrap_or(End::Orphaned);
-        let lost = hold.lost;
+        let (lost, stopped) = (hold.lost, hold.stopped);
+        if stopped.is_some() {
+            reins.stopped.set(stopped);
+        }
         if end == End::Orphaned {
             ward.end_all();
         } else {

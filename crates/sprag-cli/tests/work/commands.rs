@@ -129,6 +129,38 @@ fn several_workers_work_everything_off() {
     shop.assert_tidy("a");
 }
 
+/// Otherwise they would go through all items, and no service manager would wait for that.
+#[test]
+fn workers_that_are_asked_to_end_begin_nothing_new() {
+    let shop = Shop::new();
+    shop.rules("[work]\ncategory = \"bugs\"\n");
+    for number in 0..4 {
+        shop.work("a", &["new", &format!("item{number}")]).exits(0);
+    }
+    let script = "echo begun >> ../../begun; exec sleep 100";
+    let args = ["run", "--workers", "2", "--worktree", "--", "sh", "-c", script];
+    let mut run = shop.start("a", &args);
+    let begun = || std::fs::read_to_string(shop.path("begun")).unwrap_or_default().lines().count();
+    crate::shared::wait_until(|| begun() == 2, "both are at work");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+    assert_eq!(begun(), 2);
+    assert_eq!(shop.refs(), ["refs/heads/main"]);
+    shop.assert_tidy("a");
+}
+
+#[test]
+fn workers_have_the_configuration_that_was_named() {
+    let shop = Shop::new();
+    let rules = "[work]\nroot = \"items\"\ncategory = \"bugs\"\n";
+    std::fs::write(shop.path("other.toml"), rules).unwrap();
+    shop.work("a", &["new", "x", "--config", "../other.toml"]).exits(0);
+    shop.work("a", &["run", "--config", "../other.toml", "--worktree", "--", "true"]).exits(0);
+    let files = shop.git("remote.git", &["ls-tree", "-r", "--name-only", "main"]);
+    assert!(files.contains("items/bugs/archive/production/x-"), "{files}");
+}
+
 #[test]
 fn what_cannot_work_says_what_to_do() {
     let shop = Shop::new();

@@ -25,6 +25,9 @@ pub(super) fn run(args: &Run, context: &Context) -> Outcome {
     for number in 1..=args.workers {
         let mut command = Command::new("/proc/self/exe");
         command.args(arguments(args, number, context));
+        if let Some(config) = &context.config {
+            command.env("SPRAG_CONFIG", config);
+        }
         match reins.free(&mut command) {
             Ok(child) => workers.push(child),
             Err(error) => {
