@@ -1,6 +1,7 @@
 //! [`Opened`]: the store that the settings name.
 
 use std::ops::Deref;
+use std::path::Path;
 
 use sprag::{Locks, LocksBuilder};
 
@@ -74,4 +75,17 @@ fn failure(error: sprag::Error, settings: &Settings) -> Failure {
     failure
         .fact("store", format!("{} (from {})", shown(settings), settings.store.origin))
         .detail("store", shown(settings))
+}
+
+/// The URL of the same file from everywhere, if it names one relative to `folder`.
+pub(crate) fn anchored(url: &str, folder: &Path) -> String {
+    let relative = url.strip_prefix("sqlite:");
+    let relative = relative.filter(|path| !path.is_empty() && !path.starts_with(['/', '?']));
+    match (relative, folder.to_str()) {
+        (Some(path), Some(folder)) => {
+            let folder = folder.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+            format!("sqlite://{}/{path}", folder.trim_end_matches('/'))
+        }
+        _ => url.to_owned(),
+    }
 }

@@ -20,6 +20,7 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::output::style::Colour;
 use crate::output::time;
+use crate::store::anchored;
 
 /// The store with nothing set up.
 const DEFAULT_STORE: &str = "sqlite:";
@@ -76,7 +77,7 @@ impl Settings {
             for (name, entry) in &file.stores {
                 if !stores.contains_key(name) {
                     let url = entry.parse(|text| expand(text, &env))?;
-                    stores.insert(name.clone(), url);
+                    stores.insert(name.clone(), beside_its_file(url));
                 }
             }
         }
@@ -88,6 +89,7 @@ impl Settings {
             Some(store) => store,
             None => layers
                 .find("SPRAG_STORE", |file| &file.store, |text| expand(text, &env))?
+                .map(beside_its_file)
                 .unwrap_or_else(|| Setting::standard(DEFAULT_STORE.to_owned())),
         };
         let holder = match flag(&global.holder, "--holder") {
@@ -170,6 +172,15 @@ impl<E: Fn(&str) -> Option<String>> Layers<'_, E> {
 /// A variable of the environment, if it is set to text.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var_os(name)?.into_string().ok()
+}
+
+/// A relative path in a file means the same for everybody who reads that file, wherever they are:
+/// otherwise each folder of a project would have locks of its own.
+fn beside_its_file(url: Setting<String>) -> Setting<String> {
+    let Origin::File(file, _) = &url.origin else { return url };
+    let folder = std::path::absolute(file).ok().and_then(|file| Some(file.parent()?.to_owned()));
+    let value = folder.map_or_else(|| url.value.clone(), |folder| anchored(&url.value, &folder));
+    Setting { value, origin: url.origin }
 }
 
 /// Replaces the name of a store by its URL.

@@ -11,6 +11,7 @@ use super::plan::Plan;
 use super::socket;
 use crate::config::environment as variable;
 use crate::output::time;
+use crate::store;
 
 /// What is about one lock and must not be inherited from a run around this one.
 const OWN: [&str; 9] = [
@@ -133,16 +134,9 @@ impl Around {
 
 /// The store's URL as it is written in the environment: good in every working directory.
 pub(crate) fn store_url(url: &str) -> String {
-    let relative = url.strip_prefix("sqlite:");
-    let relative = relative.filter(|path| !path.is_empty() && !path.starts_with(['/', '?']));
-    let here =
-        std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
-    match (relative, here) {
-        (Some(path), Some(here)) => {
-            let here = here.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-            format!("sqlite://{here}/{path}")
-        }
-        _ => url.to_owned(),
+    match std::env::current_dir() {
+        Ok(here) => store::anchored(url, &here),
+        Err(_) => url.to_owned(),
     }
 }
 

@@ -66,3 +66,21 @@ fn settings_decide_what_commands_do() {
     let held = home.sprag_with(&env, &["acquire", "x", "--json"]).exits(75).error();
     assert_eq!(held["state"]["holders"][0]["holder"], "nightly");
 }
+
+/// Otherwise each folder of a project would have locks of its own.
+#[test]
+fn a_relative_store_in_a_file_is_one_for_all_below_it() {
+    let home = Home::new();
+    let urls = "store = \"sqlite:./ours.db\"\n[stores.other]\nurl = \"sqlite:other.db\"\n";
+    home.write("work/sprag.toml", urls);
+    home.write("work/a b%/c/file", "");
+    for store in [&[][..], &["-S", "other"]] {
+        home.sprag(&[&["acquire", "x", "--ttl", "10m"], store].concat()).ok();
+        let mut below = home.command(&[&["run", "-n"], store, &["x", "true"]].concat());
+        let below = below.current_dir(home.path("work/a b%/c")).status().unwrap();
+        assert_eq!(below.code(), Some(75), "{store:?}");
+    }
+    // A flag means where one is.
+    home.sprag(&["acquire", "x", "--ttl", "10m", "-S", "sqlite:a b%25/ours.db"]).ok();
+    assert!(home.path("work/a b%/ours.db").is_file());
+}
