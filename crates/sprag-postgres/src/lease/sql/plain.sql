@@ -63,6 +63,7 @@ DECLARE
   my_session text;
   new_fence bigint;
   us bigint;
+  last bigint;
 BEGIN
   IF lock_key IS NOT NULL THEN
     my_session := current_setting('sprag.session');
@@ -85,9 +86,10 @@ BEGIN
     RETURN sprag.take_more(ns, lock, command, asked, ttl_ms, not_after_ms, channel, lock_key);
   END IF;
   INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
-    VALUES (ns, lock, us / 1000, command, my_session, new_fence, true, 0);
-  IF lastval() % 500 = 0 THEN
-    PERFORM sprag.forget_trail(lastval());
+    VALUES (ns, lock, us / 1000, command, my_session, new_fence, true, 0)
+    RETURNING sequence INTO last;
+  IF last % 500 = 0 THEN
+    PERFORM sprag.forget_trail(last);
   END IF;
   IF my_session IS NULL AND current_setting('synchronous_commit') = 'off' THEN
     PERFORM sprag.durable(true);
@@ -104,6 +106,7 @@ DECLARE
   its_fence bigint;
   since_us bigint;
   us bigint;
+  last bigint;
   done text;
 BEGIN
   UPDATE sprag.lock AS k
@@ -119,9 +122,10 @@ BEGIN
   us := sprag.now_us();
   INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
     VALUES (ns, lock, us / 1000, command, its_session, its_fence, false,
-      us / 1000 - since_us / 1000);
-  IF lastval() % 500 = 0 THEN
-    PERFORM sprag.forget_trail(lastval());
+      us / 1000 - since_us / 1000)
+    RETURNING sequence INTO last;
+  IF last % 500 = 0 THEN
+    PERFORM sprag.forget_trail(last);
   END IF;
   IF lock_key IS NULL THEN
     done := set_config('synchronous_commit', 'off', true);

@@ -83,6 +83,7 @@ DECLARE
   new_fence bigint;
   us bigint;
   ms bigint;
+  last bigint;
   told text := '';
 BEGIN
   SELECT k.plain, k.plain_session, k.fence, k.plain_us,
@@ -113,12 +114,15 @@ BEGIN
       plain_us = us, plain_ttl_ms = (next.request ->> 'ttl_ms')::bigint, waiting = k.waiting - 1,
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = ns AND k.name = lock;
-  INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
-    VALUES (ns, lock, ms, its_plain, its_session, its_fence, false, ms - since_us / 1000),
-      (ns, lock, ms, next_plain, NULL, new_fence, true,
-        greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0));
-  IF lastval() % 500 < 2 THEN
-    PERFORM sprag.forget_trail(lastval() - lastval() % 500);
+  WITH written AS (
+    INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
+      VALUES (ns, lock, ms, its_plain, its_session, its_fence, false, ms - since_us / 1000),
+        (ns, lock, ms, next_plain, NULL, new_fence, true,
+          greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0))
+      RETURNING sequence
+  ) SELECT max(sequence) INTO last FROM written;
+  IF last % 500 < 2 THEN
+    PERFORM sprag.forget_trail(last - last % 500);
   END IF;
   IF next.channel = channel THEN
     told := ', "told": ["' || next.lease || ':' || new_fence || '"]';
