@@ -2,12 +2,26 @@
 
 use std::time::Duration;
 
-use sprag_work::{Claim, ErrorKind, Fate, GitSource, How, Outcome, Recover, Source, Wanted};
+use sprag_work::{
+    Claim, ErrorKind, Fate, GitClaim, GitSource, How, Outcome, Recover, Source, Wanted,
+};
 
 use crate::support::*;
 
 fn ready(source: &GitSource) -> usize {
     source.ready(&Wanted::default()).unwrap().items.len()
+}
+
+/// Of the claims on two items that were lost, one is finished in vain and the other recovered: the
+/// branch of each goes, and both items are ready again.
+fn branches_of_lost_claims_go([x, _y]: [GitClaim; 2], source: &GitSource) {
+    assert_eq!(ready(source), 0, "the branches are there");
+    let error = Box::new(x).finish(done()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert_eq!(ready(source), 1, "it takes its branch along");
+    let freed = source.recover(&Recover::default()).unwrap();
+    assert_eq!((freed.len(), freed[0].item.as_str()), (1, "y-00000002"));
+    assert_eq!(ready(source), 2);
 }
 
 #[test]
@@ -62,14 +76,7 @@ fn the_branch_of_a_worker_that_was_cut_off_is_no_claim_by_hand() {
     };
     let names = ["work/x-00000001", "work/y-00000002"];
     wait_until(|| !names.iter().any(|name| held(name)), "both are free");
-    assert_eq!(ready(&other), 0, "the branches are there");
-    let [x, _y] = claims;
-    let error = Box::new(x).finish(done()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert_eq!(ready(&other), 1, "it takes its branch along");
-    let freed = other.recover(&Recover::default()).unwrap();
-    assert_eq!((freed.len(), freed[0].item.as_str()), (1, "y-00000002"));
-    assert_eq!(ready(&other), 2);
+    branches_of_lost_claims_go(claims, &other);
 }
 
 #[test]
@@ -124,14 +131,7 @@ fn the_branch_of_a_claim_that_was_broken_goes_with_its_worker_or_with_recover() 
         let broken = operator.client().evict(lock, claim.task().fence, "it hangs");
         futures::executor::block_on(broken).unwrap();
     }
-    assert_eq!(ready(&operator), 0, "the branches are there");
-    let [x, _y] = claims;
-    let error = Box::new(x).finish(done()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert_eq!(ready(&operator), 1, "it takes its branch along");
-    let freed = operator.recover(&Recover::default()).unwrap();
-    assert_eq!((freed.len(), freed[0].item.as_str()), (1, "y-00000002"));
-    assert_eq!(ready(&operator), 2);
+    branches_of_lost_claims_go(claims, &operator);
 }
 
 /// In the clone where the claim was made as well, and at once.
