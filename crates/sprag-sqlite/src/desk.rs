@@ -167,6 +167,9 @@ impl Shared {
     fn attempt_from_memory(&self, database: &Database, work: &Work) -> Result<Option<Applied>> {
         let [(name, command)] = &work.commands[..] else { return Ok(None) };
         let Some(cached) = database.cache.likely_current(name) else { return Ok(None) };
+        if !self.concerns(&cached.record, command) {
+            return Ok(None);
+        }
         let record = cached.record.clone();
         let applied = self.with_context(|context| apply(record, command, context));
         // An answer without a write would be an answer from memory only, and a queue is written
@@ -174,6 +177,17 @@ impl Shared {
         let writable = applied.changed && applied.record.waiters.is_empty();
         let written = writable && database.replace(name, &cached, &applied.record)?;
         Ok(written.then_some(applied))
+    }
+
+    /// Whether a remembered record looks like one that the command changes without a look at other
+    /// processes. If it does not, somebody else had the lock since, and trying is a waste.
+    fn concerns(&self, remembered: &Record, command: &Command) -> bool {
+        let mut holders = remembered.holders.iter();
+        match (command, lease_of(command)) {
+            (Command::Acquire(_), _) => holders.all(|h| h.session == Some(self.session.id)),
+            (_, Some(lease)) => holders.any(|hold| hold.lease == lease),
+            (_, None) => true,
+        }
     }
 
     fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
