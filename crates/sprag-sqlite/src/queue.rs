@@ -5,21 +5,22 @@
 //!
 //! * no waiter's time is over: [`Window::due_ms`] tells the earliest time at which one may be;
 //! * the command looks at no other waiter: only a change of a semaphore's size does;
-//! * one of the first waiters stays, so that the machine stopped there and not at the end of
-//!   what it was given.
+//! * one of the first waiters stays, or has the lock alone now, so that the machine stopped there
+//!   and not at the end of what it was given.
 //!
 //! Otherwise the whole queue is read and the command is decided again.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
-use sprag_core::record::{Acquire, Command, Record, Wait};
+use sprag_core::record::{Acquire, Command, Hold, Record, Wait};
 use sprag_core::{LeaseId, Mode, Result, SessionId};
 
 use crate::database::Database;
 use crate::error::corrupt;
 use crate::rows::Transaction;
 
-/// How many of the first waiters are read. A hand-over takes the first and looks at the second.
+/// How many of the first waiters are read. A hand-over takes the first and looks at the second,
+/// unless the first wants to be alone.
 const HEAD: usize = 2;
 /// How many predecessors of a waiter are told, to find a live one among them.
 const PREDECESSORS: u8 = 16;
@@ -100,7 +101,11 @@ impl Window {
 
     /// Whether what was decided from this would have been decided from the whole queue, too.
     pub(crate) fn sufficed(&self, limit: Option<u32>, decided: &Record) -> bool {
-        let stays = |wait: &Wait| decided.waiters.iter().any(|other| other.lease == wait.lease);
+        let stays = |wait: &Wait| {
+            let alone = |hold: &Hold| hold.lease == wait.lease && hold.mode == Mode::Exclusive;
+            decided.waiters.iter().any(|other| other.lease == wait.lease)
+                || decided.holders.iter().any(alone)
+        };
         // Somebody who was not read may still wait for a permit.
         let same_limit = limit.is_none() || decided.limit.is_some();
         self.unread == 0 || (same_limit && self.read[..self.head].iter().any(stays))
@@ -126,20 +131,25 @@ impl Database {
         if count == 0 {
             return Ok(Window::default());
         }
-        let limit = if reach == Reach::All { count + 1 } else { HEAD };
+        let (limit, enough): (_, fn(&Wait) -> bool) = match reach {
+            Reach::All => (count + 1, |_| false),
+            Reach::Near(_) => (HEAD, |wait| wait.mode == Mode::Exclusive),
+        };
         let mut read = self.read_waiters(
             of.name,
             "SELECT waiter FROM waiter WHERE lock = ?1 ORDER BY place, ticket LIMIT ?2",
             params![lock, i64::try_from(limit).unwrap_or(i64::MAX)],
+            enough,
         )?;
         let head = read.len();
+        let complete = head >= limit.min(count) || read.last().is_some_and(enough);
         if let Reach::Near(Some(asker)) = reach
             && head < count
             && !read.iter().any(|wait| wait.lease == asker.lease)
         {
             read.extend(self.find_waiter(of, asker)?);
         }
-        if read.len() > count || head < limit.min(count) {
+        if read.len() > count || !complete {
             let what = format!("it has {count} waiters, and {} were found", read.len());
             return Err(corrupt(&self.path, of.name, &what));
         }
@@ -154,26 +164,33 @@ impl Database {
                 "SELECT waiter FROM waiter \
                  WHERE lock = ?1 AND place = ?2 AND ticket = ?3 AND lease = ?4",
                 params![of.id, place, ticket, lease],
+                |_| true,
             )?;
             if !found.is_empty() {
                 return Ok(found.into_iter().next());
             }
         }
         let query = "SELECT waiter FROM waiter WHERE lock = ?1 AND lease = ?2";
-        Ok(self.read_waiters(of.name, query, params![of.id, lease])?.into_iter().next())
+        let found = self.read_waiters(of.name, query, params![of.id, lease], |_| true)?;
+        Ok(found.into_iter().next())
     }
 
+    /// Reads waiters up to the one that is `enough`, with it.
     fn read_waiters(
         &self,
         name: &str,
         query: &str,
         values: impl rusqlite::Params,
+        enough: fn(&Wait) -> bool,
     ) -> Result<Vec<Wait>> {
         let mut statement = self.prepared(query)?;
         let mut rows = statement.query(values).map_err(|e| self.error(e))?;
         let mut waiters = Vec::new();
         while let Some(row) = rows.next().map_err(|e| self.error(e))? {
             waiters.push(self.read_waiter(name, row)?);
+            if waiters.last().is_some_and(enough) {
+                break;
+            }
         }
         Ok(waiters)
     }
@@ -337,6 +354,51 @@ mod tests {
     fn whole_places(record: &Record, command: &Command) -> Option<Place> {
         let wait = record.waiters.iter().find(|wait| lease_of(command) == Some(wait.lease));
         wait.map(Place::from)
+    }
+
+    fn exclusive(lease: u128) -> Command {
+        Command::Acquire(Box::new(Acquire {
+            lease: LeaseId::from_u128(lease),
+            session: None,
+            party: PartyId::from_u128(lease),
+            mode: Mode::Exclusive,
+            ttl_ms: 1000,
+            queue: true,
+            priority: 0,
+            holder: Holder::default(),
+            fixed: false,
+            steal: Steal::No,
+            resize: false,
+            not_after_ms: None,
+        }))
+    }
+
+    #[test]
+    fn a_hand_over_reads_nobody_behind_the_one_who_will_be_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("locks.db");
+        std::fs::File::create(&path).unwrap();
+        let database = Database::connect(&path).unwrap();
+        database.initialize().unwrap();
+        let name = LockName::new("job").unwrap();
+        let context = Context {
+            now_ms: 5,
+            expiry: Expiry::Clock,
+            fence_floor: 1,
+            max_waiters: 24,
+            is_dead: &|_| false,
+            is_silent: &|_| false,
+        };
+        let run = |command: &Command| {
+            let transaction = database.begin().unwrap();
+            let answer = decide(&transaction, &name, command, None, &context).unwrap();
+            transaction.commit().unwrap();
+            answer
+        };
+        (0..5).for_each(|lease| drop(run(&exclusive(lease))));
+        let answer = run(&Command::Release { lease: LeaseId::from_u128(0) });
+        assert_eq!(answer.applied.record.holders[0].lease, LeaseId::from_u128(1));
+        assert_eq!(answer.unread, 3, "of four waiters, one has to be read");
     }
 
     #[test]
