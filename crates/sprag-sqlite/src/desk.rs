@@ -248,13 +248,14 @@ pub(crate) fn decide(
     if !loaded.window.suffices(command, &loaded.record, context.now_ms) {
         loaded = transaction.load(name, Reach::All)?;
     }
-    let mut applied = apply_within(transaction, &loaded, command, context)?;
-    if !loaded.window.sufficed(loaded.record.limit, &applied.record) {
+    let limit = loaded.record.limit;
+    let mut applied = apply_within(transaction, &mut loaded, command, context)?;
+    if !loaded.window.sufficed(limit, &applied.record) {
         loaded = transaction.load(name, Reach::All)?;
-        applied = apply_within(transaction, &loaded, command, context)?;
+        applied = apply_within(transaction, &mut loaded, command, context)?;
     }
     if applied.changed {
-        transaction.save(name, loaded.row, &loaded.window, &applied.record)?;
+        transaction.save(name, loaded.row, &loaded.window, &mut applied.record)?;
     }
     let unread = loaded.window.unread;
     let (mut before, mut place) = (Vec::new(), None);
@@ -272,9 +273,10 @@ pub(crate) fn decide(
     Ok(Answer { applied, unread, before, place })
 }
 
+/// Takes the record out of `loaded`.
 fn apply_within(
     transaction: &Transaction<'_>,
-    loaded: &Loaded,
+    loaded: &mut Loaded,
     command: &Command,
     context: &Context<'_>,
 ) -> Result<Applied> {
@@ -288,7 +290,7 @@ fn apply_within(
         max_waiters: context.max_waiters.saturating_sub(loaded.window.unread),
         ..*context
     };
-    Ok(apply(loaded.record.clone(), command, &context))
+    Ok(apply(std::mem::take(&mut loaded.record), command, &context))
 }
 
 /// Whether the answer may make somebody believe that a lock is theirs.

@@ -121,7 +121,7 @@ fn start_boot(
         record.waiters.clear();
         record.limit = None;
         record.version += 1;
-        transaction.save(&name, row, &window, &record)?;
+        transaction.save(&name, row, &window, &mut record)?;
     }
     transaction.set_meta(BOOT_ID, boot_id)?;
     transaction.commit()?;

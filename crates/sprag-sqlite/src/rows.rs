@@ -171,21 +171,18 @@ impl Database {
         Ok(false)
     }
 
-    /// The row of a record, whose waiters are taken out.
+    /// The row of a record. Its waiters are not in there.
     fn row<'a>(&self, name: &'a LockName, record: &mut Record, window: &Window) -> Result<Row<'a>> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let too_large = |_| corrupt(&self.path, name.as_str(), "its version is too large");
         let waiting = record.waiters.len() + window.unread + upgrading(record);
         let due = i64::try_from(window.next_due_ms(record)).unwrap_or(i64::MAX);
-        record.waiters = Vec::new();
-        Ok(Row {
-            name: name.as_str(),
-            version: i64::try_from(record.version).map_err(too_large)?,
-            waiting: number(waiting),
-            held: number(record.holders.len()),
-            due,
-            text: record.to_json(),
-        })
+        let version = i64::try_from(record.version).map_err(too_large)?;
+        let waiters = std::mem::take(&mut record.waiters);
+        let text = record.to_json();
+        record.waiters = waiters;
+        let (waiting, held) = (number(waiting), number(record.holders.len()));
+        Ok(Row { name: name.as_str(), version, waiting, held, due, text })
     }
 }
 
@@ -213,10 +210,9 @@ impl Transaction<'_> {
         name: &LockName,
         from: Option<RowKey>,
         window: &Window,
-        to: &Record,
+        to: &mut Record,
     ) -> Result<()> {
-        let mut bare = to.clone();
-        let row = self.row(name, &mut bare, window)?;
+        let row = self.row(name, to, window)?;
         let written = match from {
             None => self.execute(
                 "INSERT INTO lock (name, version, waiting, held, due, record) \
@@ -247,7 +243,7 @@ impl Transaction<'_> {
             self.save_queue(id, window, to)?;
         }
         if row.waiting == 0 {
-            self.cache.remember(name, row.version, row.text, bare);
+            self.cache.remember(name, row.version, row.text, to.clone());
         } else {
             self.cache.forget(name);
         }
