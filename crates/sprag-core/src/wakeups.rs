@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use crate::fence::Fence;
 use crate::id::LeaseId;
@@ -52,6 +53,20 @@ impl Wakeups {
     fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Option<Fence>>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Lets another task of this thread run first. Whoever has released goes straight on to ask for
+/// something else and looks for the answer, on the very thread on which its successor was woken.
+pub async fn step_aside() {
+    let mut stepped = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stepped, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]

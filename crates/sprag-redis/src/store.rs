@@ -1,7 +1,6 @@
 //! [`RedisStore`].
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +15,7 @@ use sprag_core::store::{
     Attempt, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
     Renewal, Renewed, Request,
 };
-use sprag_core::wakeups::Wakeups;
+use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
     Store,
@@ -203,20 +202,6 @@ impl RedisStore {
             self.wakeups.close(lease);
         }
     }
-}
-
-/// Lets another task of this thread run first. Whoever has released goes straight on to ask for
-/// something else and looks for the answer, on the very thread on which its successor was woken.
-async fn step_aside() {
-    let mut stepped = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut stepped, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// How long a lease lasts, as a command asks for it.

@@ -27,22 +27,24 @@ struct Heard {
 }
 
 impl Ear {
-    pub(super) fn hear(&self, row: &Row) {
+    /// Whether anybody was granted a lock by it.
+    pub(super) fn hear(&self, row: &Row) -> bool {
         if row.columns().first().is_none_or(|column| *column.type_() != Type::TEXT) {
-            return;
+            return false;
         }
         let text = row.get::<_, Option<&str>>(0).unwrap_or_default();
         // Most answers tell nothing, and are not worth being read twice.
         if !text.starts_with('{') || !text.contains("\"told\"") {
-            return;
+            return false;
         }
         // Whoever asked complains about an answer that makes no sense.
-        let Ok(Heard { told, session }) = serde_json::from_str(text) else { return };
-        for one in told {
+        let Ok(Heard { told, session }) = serde_json::from_str(text) else { return false };
+        for one in &told {
             match &self.holdings {
-                Some(holdings) => holdings.hand(&one, &session),
-                None => self.wakeups.hear(&one),
+                Some(holdings) => holdings.hand(one, &session),
+                None => self.wakeups.hear(one),
             }
         }
+        !told.is_empty()
     }
 }

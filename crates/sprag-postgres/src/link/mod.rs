@@ -23,7 +23,7 @@ use std::task::Poll;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::pace::Pace;
-use sprag_core::wakeups::Wakeups;
+use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{Error, ErrorKind, Loss, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -118,11 +118,11 @@ impl Desk {
         *self.line.lock().unwrap_or_else(PoisonError::into_inner) = line;
     }
 
-    /// One request and its answer.
-    async fn work(self: Arc<Self>, line: Arc<Line>, call: Call) -> Answer {
+    /// One request and its answer, and whether that told somebody else of this process something.
+    async fn work(self: Arc<Self>, line: Arc<Line>, call: Call) -> (Answer, bool) {
         let answer = line.ask(&self.connector.config, &call).await;
-        answer.iter().flatten().for_each(|row| self.ear.hear(row));
-        answer
+        let told = answer.iter().flatten().filter(|row| self.ear.hear(row)).count() > 0;
+        (answer, told)
     }
 }
 
@@ -130,15 +130,18 @@ impl Desk {
 async fn finish(
     desk: Arc<Desk>,
     line: Arc<Line>,
-    work: impl Future<Output = Answer>,
+    work: impl Future<Output = (Answer, bool)>,
     to: oneshot::Sender<Answer>,
 ) {
     let patience = desk.connector.config.timeout;
-    let answer = tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
-        line.doubt();
-        let what = format!("did not answer within {patience:?}");
-        Err(no_answer(&desk.connector.config, &what))
-    });
+    let answer = match tokio::time::timeout(patience, work).await {
+        Ok((answer, _)) => answer,
+        Err(_) => {
+            line.doubt();
+            let what = format!("did not answer within {patience:?}");
+            Err(no_answer(&desk.connector.config, &what))
+        }
+    };
     drop(to.send(answer));
 }
 
@@ -193,7 +196,10 @@ impl Link {
             (Some(line), Some(runtime)) => {
                 let pace = if call.durable { &self.desk.disk_pace } else { &self.desk.pace };
                 let mut work = Box::pin(Arc::clone(&self.desk).work(Arc::clone(&line), call));
-                if let Some(found) = look(pace, &line, work.as_mut()).await {
+                if let Some((found, told)) = look(pace, &line, work.as_mut()).await {
+                    if told {
+                        step_aside().await;
+                    }
                     return found;
                 }
                 runtime.spawn(finish(Arc::clone(&self.desk), line, work, answer));
