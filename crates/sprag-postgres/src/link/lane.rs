@@ -22,11 +22,16 @@ use super::connect::Half;
 use super::wire::Grip;
 use crate::advisory::Life;
 
+/// The longest that whoever asks keeps its thread: it may be one of a runtime, with other tasks.
+const LONGEST: Duration = Duration::from_micros(500);
+
 /// A connection that several threads may drive.
 pub(crate) struct Lane {
     open: Mutex<Option<Open>>,
     bell: Arc<Bell>,
     abandoned: Arc<AtomicBool>,
+    /// Whether the runtime is not to watch the socket.
+    looked_for: Arc<AtomicBool>,
     /// The session on it, if it has locks.
     life: Option<Life>,
 }
@@ -34,7 +39,7 @@ pub(crate) struct Lane {
 struct Open {
     half: Half,
     /// The socket as well, to wait for it without a runtime.
-    socket: Option<Arc<OwnedFd>>,
+    socket: Arc<OwnedFd>,
 }
 
 /// Wakes the thread, unless somebody looks anyway.
@@ -88,13 +93,17 @@ impl Bell {
     fn starts_to_look(&self) -> bool {
         !self.looking.swap(true, SeqCst)
     }
+}
 
-    fn stops_looking(&self) {
-        self.looking.store(false, SeqCst);
-        if self.rung.load(SeqCst) {
-            self.thread.wake();
-        }
-    }
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// What could be sent and received was.
+    Done,
+    /// Somebody else does it.
+    InOtherHands,
+    /// The connection has ended.
+    Ended,
 }
 
 /// What came of looking.
@@ -124,9 +133,9 @@ impl fmt::Debug for Lane {
 
 impl Lane {
     pub(super) fn new(half: Half, grip: Grip, life: Option<Life>) -> Self {
-        let Grip { abandoned, socket } = grip;
+        let Grip { abandoned, looked_for, socket } = grip;
         let open = Mutex::new(Some(Open { half, socket }));
-        Self { open, bell: Arc::new(Bell::new()), abandoned, life }
+        Self { open, bell: Arc::new(Bell::new()), abandoned, looked_for, life }
     }
 
     /// Reads what the server says until the connection ends.
@@ -134,7 +143,8 @@ impl Lane {
         let _end = End(self);
         let turns = std::future::poll_fn(|context| {
             self.bell.thread.register(context.waker());
-            self.turn()
+            // Who has it in hand wakes the thread if anything is left to do.
+            if self.turn() == Turn::Ended { Poll::Ready(()) } else { Poll::Pending }
         });
         turns.await;
     }
@@ -149,45 +159,60 @@ impl Lane {
         if !self.bell.starts_to_look() {
             return Looked::Not;
         }
-        let until = BootClock.now().plus(how.map_or(Duration::ZERO, |how| how.patience));
+        self.looked_for.store(how.is_some(), SeqCst);
+        let began = BootClock.now();
+        let until = began.plus(how.map_or(Duration::ZERO, |_| LONGEST));
+        let awake = how.filter(|how| !how.asleep).map_or(Duration::ZERO, |how| how.patience);
+        let awake_until = began.plus(awake);
         let found = loop {
             if let Poll::Ready(outcome) = work.as_mut().poll(context) {
                 break Looked::Found(outcome);
             }
-            let over = self.turn().is_ready();
-            let left = until.since(BootClock.now());
+            let over = self.turn() == Turn::Ended;
+            let now = BootClock.now();
+            let left = until.since(now);
             if over || left.is_zero() {
                 break Looked::InVain;
             }
-            let slept = how.is_some_and(|how| how.asleep)
+            let slept = now >= awake_until
                 && self.socket().is_some_and(|socket| self.bell.sleep(&socket, left));
             if !slept {
                 std::hint::spin_loop();
             }
         };
-        self.bell.stops_looking();
+        self.stop_looking();
         found
     }
 
     fn socket(&self) -> Option<Arc<OwnedFd>> {
         // Whoever has it in hand is soon done.
-        self.open.try_lock().ok()?.as_ref()?.socket.clone()
+        Some(Arc::clone(&self.open.try_lock().ok()?.as_ref()?.socket))
     }
 
-    /// Sends and receives what can be; ready when the connection has ended.
-    fn turn(&self) -> Poll<()> {
+    /// From now on the thread takes care of what is under way, and the runtime watches the socket.
+    fn stop_looking(&self) {
+        // To be watched it has to be read in vain. Who has it in hand may have done so too early.
+        let mut left = self.looked_for.swap(false, SeqCst) && self.turn() == Turn::InOtherHands;
+        self.bell.looking.store(false, SeqCst);
+        left |= self.bell.rung.load(SeqCst);
+        if left {
+            self.bell.thread.wake();
+        }
+    }
+
+    /// Sends and receives what can be.
+    fn turn(&self) -> Turn {
         let mut open = match self.open.try_lock() {
             Ok(open) => open,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody else does it.
-            Err(TryLockError::WouldBlock) => return Poll::Pending,
+            Err(TryLockError::WouldBlock) => return Turn::InOtherHands,
         };
         self.bell.rung.store(false, SeqCst);
         let waker = Waker::from(Arc::clone(&self.bell));
         let mut context = Context::from_waker(&waker);
         while let Some(connection) = open.as_mut() {
             match connection.half.poll_message(&mut context) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => return Turn::Done,
                 Poll::Ready(Some(Ok(message))) => self.hear(&message),
                 Poll::Ready(ended) => {
                     let error = ended.and_then(Result::err);
@@ -199,7 +224,7 @@ impl Lane {
         drop(open);
         // The thread has to know, whoever found out.
         self.bell.thread.wake();
-        Poll::Ready(())
+        Turn::Ended
     }
 
     fn hear(&self, message: &AsyncMessage) {
