@@ -115,6 +115,14 @@ async fn what_is_in_the_way_is_told() {
     assert!(error.is_refused() && error.to_string().contains("another program"), "{error}");
     assert_eq!(database.sql("SELECT count(*) FROM sprag.lock"), "0", "it was touched");
 
+    for meta in ["AS SELECT 'one'::text AS version", "(version int)"] {
+        database.sql(&format!(
+            "DROP SCHEMA sprag CASCADE; CREATE SCHEMA sprag; CREATE TABLE sprag.meta {meta}"
+        ));
+        let error = refused(&database.url());
+        assert!(error.is_refused() && error.to_string().contains("another program"), "{error}");
+    }
+
     // An empty schema that somebody made for us is fine.
     database.sql("DROP SCHEMA sprag CASCADE; CREATE SCHEMA sprag");
     drop(Locks::open(&database.url()).unwrap());
@@ -342,11 +350,47 @@ async fn a_request_that_comes_too_late_is_not_done() {
     assert!(!store.inspect(&name).await.unwrap().is_locked(), "done although it was too late");
 }
 
+/// A statement that nobody waits for any more may fail after it took a session lock.
+#[tokio::test]
+async fn a_session_lock_that_was_taken_half_way_is_given_back() {
+    let Some(database) = database() else { return };
+    let store = sprag::open(&format!("{}?timeout_ms=300&mode=advisory", database.url())).unwrap();
+    let first = request("job");
+    store.try_acquire(&first).await.unwrap();
+    store.release(&first.name, first.lease).await.unwrap();
+    let row = keep_rows(&database, Duration::from_secs(2)).await;
+    // The second stands behind the first, and is done when its caller is gone.
+    let (one, other) = (request("job"), request("job"));
+    let (one, other) = tokio::join!(store.try_acquire(&one), store.try_acquire(&other));
+    assert!(one.is_err() && other.is_err(), "{one:?} {other:?}");
+    let kept = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database \
+         WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objsubid = 1";
+    eventually("nobody has the key", || async { database.sql(kept) == "0" }).await;
+    row.join().unwrap();
+    assert_eq!(database.sql(kept), "0", "somebody took it later");
+}
+
+/// A schema that somebody has locked is told like a server that does not answer.
+#[tokio::test]
+async fn a_locked_schema_does_not_hang_whoever_opens_it() {
+    let Some(database) = database() else { return };
+    drop(Locks::open(&database.url()).unwrap());
+    let table = keep(&database, "LOCK TABLE sprag.meta", Duration::from_secs(2)).await;
+    let error = refused(&format!("{}?timeout_ms=300", database.url()));
+    assert!(error.is_unavailable(), "{error}");
+    table.join().unwrap();
+    drop(Locks::open(&database.url()).unwrap());
+}
+
 /// Somebody else keeps the rows of all locks for so long, and has them when this returns.
 async fn keep_rows(database: &Database, time: Duration) -> std::thread::JoinHandle<()> {
+    keep(database, "SELECT 1 FROM sprag.lock FOR UPDATE", time).await
+}
+
+/// Somebody else keeps what a statement takes.
+async fn keep(database: &Database, statement: &str, time: Duration) -> std::thread::JoinHandle<()> {
     let text = format!(
-        "BEGIN; SET LOCAL statement_timeout = 0; SELECT 1 FROM sprag.lock FOR UPDATE; \
-         SELECT pg_sleep({}); COMMIT",
+        "BEGIN; SET LOCAL statement_timeout = 0; {statement}; SELECT pg_sleep({}); COMMIT",
         time.as_secs_f64()
     );
     let url = database.url();
@@ -359,7 +403,7 @@ async fn keep_rows(database: &Database, time: Duration) -> std::thread::JoinHand
     let keeper = std::thread::spawn(keep);
     let kept = "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event = 'PgSleep'";
-    eventually("the rows are kept", || async { database.sql(kept) == "1" }).await;
+    eventually("it is kept", || async { database.sql(kept) == "1" }).await;
     keeper
 }
 

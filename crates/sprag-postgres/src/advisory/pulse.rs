@@ -158,6 +158,8 @@ impl Life {
             match asked {
                 Ok(Ok(_)) => holdings.pulse.answered(&self.session, sent),
                 Ok(Err(error)) if error.as_db_error().is_some() => {
+                    // That too is a sign of life.
+                    holdings.pulse.answered(&self.session, sent);
                     tracing::warn!(target: "sprag::postgres", %error, "the session is not checked");
                 }
                 Ok(Err(_)) | Err(_) => {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::{ErrorKind, Result};
@@ -97,7 +98,10 @@ impl Connector {
         let driven = Arc::clone(&lane);
         tokio::spawn(async move { driven.drive().await });
         let server = self.in_time(self.greet(&client)).await?;
-        schema::ensure(&mut client, &self.config).await?;
+        if !self.in_time(schema::exists(&client, &self.config)).await? {
+            schema::make(&mut client, &self.config).await?;
+        }
+        self.in_time(schema::check(&client, &self.config)).await?;
         let prepared = self.in_time(self.prepare(&client, &server)).await?;
         let client = Arc::new(client);
         if let Some(life) = life {
@@ -150,7 +154,7 @@ impl Connector {
         if pooled && self.vital.is_some() {
             let message = format!(
                 "{config} is a connection pool such as PgBouncer, behind which advisory locks belong \
-                 to nobody: use the address of the server itself, pool_mode = session, or mode=lease"
+                 to nobody: use the address of the server itself, or mode=lease"
             );
             return refuse(ErrorKind::Refused, message);
         }
@@ -208,10 +212,16 @@ impl Line {
     }
 
     /// An answer is late. Another connection may be faster, unless locks end with this one: then
-    /// its pulse decides.
+    /// its pulse decides. What is late may fail half-way when nobody listens any more, so it is
+    /// swept up, before anything else is asked.
     pub(super) fn doubt(&self) {
         if !self.has_locks {
-            self.give_up();
+            return self.give_up();
+        }
+        let client = Arc::clone(&self.client);
+        let mut swept = Box::pin(async move { client.query_typed(SWEEP, &[]).await });
+        if (&mut swept).now_or_never().is_none() {
+            tokio::spawn(swept);
         }
     }
 

@@ -7,13 +7,15 @@
 //! it. A client upgrades an older schema, refuses a newer one, and one that was connected meanwhile
 //! finds its functions gone: nobody works with what it does not know.
 
+use std::time::Duration;
+
 use sprag_core::{Error, ErrorKind, Result};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Transaction};
 
 use crate::config::PostgresConfig;
-use crate::error::{error, from_postgres};
+use crate::error::{error, from_postgres, no_answer};
 
 macro_rules! objects {
     () => {
@@ -61,16 +63,35 @@ const OBJECTS: &str = objects!();
 /// Who makes the schema holds this advisory lock meanwhile: `sprag` and the word for schema.
 const MAKING: i64 = 0x7370_7261_6773_6368;
 
-/// Makes sure that the schema is there and that the namespace is of the kind asked for.
-pub(crate) async fn ensure(client: &mut Client, config: &PostgresConfig) -> Result<()> {
+/// Longer than all that is done to make the schema may take.
+const MAKING_LIMIT: Duration = Duration::from_secs(180);
+
+/// Whether there is a schema.
+pub(crate) async fn exists(client: &Client, config: &PostgresConfig) -> Result<bool> {
+    let found = client.query_typed_one("SELECT to_regclass('sprag.meta') IS NOT NULL", &[]).await;
+    Ok(found.map_err(|e| from_postgres(config, e))?.get(0))
+}
+
+/// Makes the schema, unless somebody else does.
+pub(crate) async fn make(client: &mut Client, config: &PostgresConfig) -> Result<()> {
     let failed = |e| from_postgres(config, e);
-    if !exists(client, config).await? {
+    let made = async {
         let work = client.transaction().await.map_err(failed)?;
-        make(&work, config).await?;
-        work.commit().await.map_err(failed)?;
-    }
-    let version = client.query_typed_one("SELECT version FROM sprag.meta", &[]).await;
-    let version: i32 = version.map_err(|e| foreign(config, e))?.get(0);
+        make_in(&work, config).await?;
+        work.commit().await.map_err(failed)
+    };
+    let late = || no_answer(config, "did not make the schema sprag in three minutes");
+    tokio::time::timeout(MAKING_LIMIT, made).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Makes sure that the schema is ours and that the namespace is of the kind asked for.
+pub(crate) async fn check(client: &Client, config: &PostgresConfig) -> Result<()> {
+    let found = client.query_typed("SELECT version FROM sprag.meta", &[]).await;
+    let found = found.map_err(|e| foreign(config, e))?;
+    let version = match &found[..] {
+        [only] => only.try_get::<_, i32>(0).map_err(|e| not_ours(config, &e.to_string()))?,
+        rows => return Err(not_ours(config, &format!("its table meta has {} rows", rows.len()))),
+    };
     if version != VERSION {
         return Err(error(
             ErrorKind::Corrupt,
@@ -83,12 +104,7 @@ pub(crate) async fn ensure(client: &mut Client, config: &PostgresConfig) -> Resu
     claim(client, config).await
 }
 
-async fn exists(client: &Client, config: &PostgresConfig) -> Result<bool> {
-    let found = client.query_typed_one("SELECT to_regclass('sprag.meta') IS NOT NULL", &[]).await;
-    Ok(found.map_err(|e| from_postgres(config, e))?.get(0))
-}
-
-async fn make(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> {
+async fn make_in(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> {
     let failed = |e| from_postgres(config, e);
     // Whatever the limits of this user are, who comes first may need longer, and others wait.
     let patient = format!(
@@ -164,16 +180,19 @@ fn foreign(config: &PostgresConfig, source: tokio_postgres::Error) -> Error {
             | &SqlState::DUPLICATE_OBJECT
             | &SqlState::UNDEFINED_COLUMN
             | &SqlState::WRONG_OBJECT_TYPE,
-        ) => error(
-            ErrorKind::Refused,
-            format!(
-                "the schema sprag in {config} belongs to another program ({source}): rename it \
-                 with ALTER SCHEMA sprag RENAME TO another_name, or use another database"
-            ),
-        )
-        .caused_by(source),
+        ) => not_ours(config, &source.to_string()).caused_by(source),
         _ => from_postgres(config, source),
     }
+}
+
+fn not_ours(config: &PostgresConfig, why: &str) -> Error {
+    error(
+        ErrorKind::Refused,
+        format!(
+            "the schema sprag in {config} belongs to another program ({why}): rename it with ALTER \
+             SCHEMA sprag RENAME TO another_name, or use another database"
+        ),
+    )
 }
 
 #[cfg(test)]
