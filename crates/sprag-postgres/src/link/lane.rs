@@ -2,7 +2,7 @@
 //!
 //! A server nearby answers sooner than a thread can be put to sleep and woken up. So whoever asks
 //! drives the connection itself for a moment, one at a time; what comes later is left to the thread.
-//! Where answers take a little longer whoever asks sleeps, but without waking up the thread.
+//! Where an answer takes a little longer whoever asks sleeps, but without waking up the thread.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
