@@ -1,7 +1,6 @@
 //! The protocol of Redis: words out, [`Value`]s in.
 
 use std::fmt;
-use std::io::Write as _;
 
 /// What lists may hold lists of: far more than any answer we ask for.
 const DEEPEST: usize = 8;
@@ -40,14 +39,30 @@ pub(crate) struct Strange;
 
 /// Writes one request.
 pub(crate) fn write(words: &[impl AsRef<[u8]>], out: &mut Vec<u8>) {
-    // Writing to a vector never fails.
-    drop(write!(out, "*{}\r\n", words.len()));
+    write_size(b'*', words.len(), out);
     for word in words {
         let word = word.as_ref();
-        drop(write!(out, "${}\r\n", word.len()));
+        write_size(b'$', word.len(), out);
         out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// By hand: each request has a dozen of them, and somebody waits for it.
+fn write_size(kind: u8, size: usize, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 10] = b"0123456789";
+    let from = out.len() + 1;
+    out.push(kind);
+    let mut left = size;
+    loop {
+        out.push(DIGITS[left % 10]);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out[from..].reverse();
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Reads one answer from the start of `bytes`, and how long it is; nothing if more has to come.
@@ -198,6 +213,15 @@ mod tests {
             Value::Text(b"a\r\nb".to_vec()),
             Value::List(vec![Value::No(Refused { code: "ERR".into(), said: "it broke".into() })]),
         ])
+    }
+
+    #[test]
+    fn a_request_tells_the_size_of_everything() {
+        let mut out = b"before".to_vec();
+        write(&["", "123456789", &"x".repeat(1234)], &mut out);
+        let long = "x".repeat(1234);
+        let told = format!("before*3\r\n$0\r\n\r\n$9\r\n123456789\r\n$1234\r\n{long}\r\n");
+        assert_eq!(String::from_utf8(out).unwrap(), told);
     }
 
     #[test]
