@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use sprag::audit::{AuditKind, AuditQuery};
 use sprag::store::{Evicted, Eviction};
 use sprag::{DistributedLock, Error, LockName, Locks, RedisDistributedLock, RetryConfig, Strategy};
 use sprag_testkit::redis_server::RedisServer;
@@ -139,6 +140,57 @@ async fn a_refusal_says_what_to_do() {
 
     let error = refused("redis+unix:///no/such/socket");
     assert!(error.is_unavailable() && error.to_string().contains("/no/such/socket"), "{error}");
+}
+
+/// No heir is refused, seen as a waiter while it holds, or left in the queue's keys.
+#[tokio::test]
+async fn a_lock_is_handed_over_although_memory_is_full() {
+    let Some(server) = server(&["--maxmemory", "100mb"]).await else { return };
+    let locks = Locks::open(&server.url()).unwrap();
+    let mut guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for waiting in 1..=2 {
+        let asked = locks.lock("job").ttl(LONG).own_party().acquire();
+        let tell = tell.clone();
+        tokio::spawn(async move { tell.send(asked.await.unwrap()).unwrap() });
+        let waits = || async { locks.inspect("job").await.unwrap().waiters.len() == waiting };
+        eventually("it waits", waits).await;
+    }
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    for left in [1, 0] {
+        guard.release().await.unwrap();
+        guard = within("handed over", told.recv()).await.unwrap();
+        let view = locks.inspect("job").await.unwrap();
+        assert_eq!(view.holders[0].lease, guard.lease());
+        assert_eq!(view.waiters.len(), left);
+    }
+    guard.release().await.unwrap();
+    assert_eq!(server.ask(&["KEYS", "{sprag:job}:*"]), "{sprag:job}:r");
+}
+
+/// A hand-over is one entry of the trail: who has read its first half finds the second.
+#[tokio::test]
+async fn a_page_of_the_trail_may_begin_within_a_hand_over() {
+    let Some(server) = server(&[]).await else { return };
+    let locks = Locks::open(&server.url()).unwrap();
+    let guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("job").ttl(LONG).own_party().acquire());
+    let waits = || async { locks.inspect("job").await.unwrap().waiters.len() == 1 };
+    eventually("it waits", waits).await;
+    guard.release().await.unwrap();
+    let heir = within("handed over", waiting).await.unwrap().unwrap();
+    let mut after = 1;
+    let mut kinds = Vec::new();
+    loop {
+        let query = AuditQuery { after, limit: 1, ..AuditQuery::default() };
+        let page = locks.store().audit(&query).await.unwrap();
+        let Some(entry) = page.first() else { break };
+        kinds.push((entry.kind, entry.lease == heir.lease()));
+        after = entry.sequence;
+    }
+    let told = [AuditKind::Acquired, AuditKind::Released, AuditKind::Acquired];
+    assert_eq!(kinds, [(told[0], false), (told[1], false), (told[2], true)]);
+    heir.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 
 -- What most calls are: one exclusive holder, nobody or only such waiting. Each of these writes
 -- what the machine in lock.lua would write; whatever is not plainly so falls through to it, within
--- the same call. They avoid calls, long strings and the clock: a call of Redis costs a microsecond.
+-- the same call. They avoid calls, long strings and the clock: a call of Redis costs a microsecond, and
+-- five where the server has slept.
 --
 -- `take` is an acquire that is exclusive and pushes nobody aside, `keep` a renewal that binds the
 -- lease to nothing new.
@@ -13,7 +14,7 @@ if command == 'take' then
   read_clock()
   local numbers = call('HGET', KEYS[2], 'n')
   if numbers and #numbers >= SHORTEST then
-    local format, fence, tickets, keep, _, _, kind, listed, odd, place, waiters, _, recent =
+    local format, fence, tickets, keep, _, _, _, _, kind, listed, odd, place, waiters, _, recent =
       struct.unpack(NUMBERS, numbers)
     local ttl = tonumber(ARGV[4])
     if kind == FREE and waiters == 0 and format == FORMAT and now <= tonumber(ARGV[5])
@@ -23,8 +24,8 @@ if command == 'take' then
       if listed == 0 and KEYS[7] then
         call('ZADD', KEYS[7], '0', name)
       end
-      numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets + 1, keep, now, ttl, ONE, 1, odd, place,
-        0, lease, #recent, recent)
+      numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets + 1, keep, now, ttl, 0, 0, ONE, 1, odd,
+        place, 0, lease, #recent, recent)
       call('HSET', KEYS[2], 'n', numbers, 'h', ARGV[6])
       call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', lease, 'f', now_us, 'k', '+',
         'a', '0', 'm', '"exclusive"', 'h', ARGV[6])
@@ -33,24 +34,33 @@ if command == 'take' then
   end
 elseif command == 'release' and call('GET', KEYS[1]) == lease then
   -- The plain key is there, so the lease has not ended: no clock is needed.
-  local both = call('HMGET', KEYS[2], 'n', 'h')
-  local numbers, text = both[1], both[2]
+  local fields = call('HMGET', KEYS[2], 'n', 'h', 'w')
+  local numbers, text, first = fields[1], fields[2], fields[3]
   if numbers and #numbers >= SHORTEST then
-    local format, fence, tickets, keep, renewed, ttl, kind, listed, odd, place, waiters, holder, recent =
-      struct.unpack(NUMBERS, numbers)
+    local format, fence, tickets, keep, renewed, ttl, soonest, behind, kind, listed, odd, place, waiters,
+      holder, recent = struct.unpack(NUMBERS, numbers)
     if kind == ONE and format == FORMAT and holder == lease and odd < MAX_GONE then
-      local member, next_lease, next_ttl, next_text, channel, waited, handed
+      local next_lease, next_ttl, next_text, channel, waited, ticket
       if waiters > 0 then
         read_clock()
-        member = now_us > fence and call('ZCOUNT', KEYS[5], '-inf', now) == 0
-          and call('ZRANGE', KEYS[4], 0, 0)[1]
-        local wait = member and call('HGET', KEYS[3], string.sub(member, 18))
-        if wait then
-          local mode, _, _, patience, _, arrived, priority, _, size, at = struct.unpack(WAIT, wait)
-          if mode == EXCLUSIVE and now + patience + DAY <= keep then
-            next_lease, next_ttl = string.sub(member, 18), patience
-            channel, next_text = string.sub(wait, at, at + size - 1), string.sub(wait, at + size)
+        -- Nobody's patience is over, and the fence can be the time.
+        local usual = now_us > fence and now < soonest
+        if usual and behind > 0 then
+          -- This holder was the last one that was prepared.
+          tidy(behind - 1, lease)
+          first = first_in_line()
+        end
+        if usual and first then
+          local mode, _, _, its_ttl, _, arrived, priority, its_ticket, size, at =
+            struct.unpack(WAIT, first, 33)
+          if mode == EXCLUSIVE and now + its_ttl + DAY <= keep then
+            next_lease, next_ttl, ticket = string.sub(first, 1, 32), its_ttl, its_ticket
+            channel, next_text = string.sub(first, at, at + size - 1), string.sub(first, at + size)
             waited = priority == FORCED and 0 or math.max(now - arrived, 0)
+            -- The first in line has it from now on; unless memory is full, see lock.lua.
+            if redis.pcall('SET', KEYS[1], next_lease, 'PXAT', now + next_ttl).err then
+              next_lease = nil
+            end
           end
         end
       end
@@ -60,53 +70,49 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
         end
         recent = recent .. string.sub(lease, -8)
         if next_lease then
-          -- The first in line has it from now on.
-          call('HDEL', KEYS[3], next_lease)
-          call('ZREM', KEYS[4], member)
-          call('ZREM', KEYS[5], next_lease)
-          call('SET', KEYS[1], next_lease, 'PX', next_ttl)
-          numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets, keep, now, next_ttl, ONE, listed, odd,
-            (place + 1) % 8, waiters - 1, next_lease, #recent, recent)
+          numbers = struct.pack(NUMBERS, FORMAT, now_us, tickets, keep, now, next_ttl, soonest, ticket + 1,
+            ONE, listed, odd, (place + 1) % 8, waiters - 1, next_lease, #recent, recent)
           call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease, 'h', next_text)
-          handed = next_lease .. ':' .. string.format('%.0f', now_us)
-          if channel ~= ARGV[4] then
-            call('PUBLISH', channel, handed)
-            handed = nil
+          local message = next_lease .. ':' .. string.format('%.0f', now_us)
+          call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', lease, 'f', fence, 's', renewed,
+            'h', text, '>', message, 'a', waited, 'i', next_text)
+          -- Who waits in the process that asks is told by the answer: that is faster than a message,
+          -- and if it is lost the waiter looks by itself.
+          if channel == ARGV[4] then
+            return message
           end
-        else
-          call('DEL', KEYS[1])
-          if tickets <= OFTEN and KEYS[7] then
-            call('ZREM', KEYS[7], name)
-            listed = 0
-          end
-          numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, renewed, ttl, FREE, listed, odd,
-            (place + 1) % 8, 0, lease, #recent, recent)
-          call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease)
+          call('PUBLISH', channel, message)
+          return 0
         end
+        call('DEL', KEYS[1])
+        if behind > 0 then
+          tidy(behind - 1, lease)
+        end
+        if tickets <= OFTEN and KEYS[7] then
+          call('ZREM', KEYS[7], name)
+          listed = 0
+        end
+        numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, renewed, ttl, 0, 0, FREE, listed, odd,
+          (place + 1) % 8, 0, lease, #recent, recent)
+        call('HSET', KEYS[2], 'n', numbers, 'g' .. place, lease)
         call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', lease, 'f', fence, 'k',
           '"released"', 's', renewed, 'm', '"exclusive"', 'h', text)
-        if next_lease then
-          call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', next_lease, 'f', now_us, 'k',
-            '+', 'a', waited, 'm', '"exclusive"', 'h', next_text)
-        end
-        -- Who waits in the process that asks is told by the answer: that is faster than a message,
-        -- and if it is lost the waiter looks by itself.
-        return handed or 0
+        return 0
       end
     end
   end
 elseif command == 'keep' and call('GET', KEYS[1]) == lease then
   local numbers = call('HGET', KEYS[2], 'n')
   if numbers and #numbers >= SHORTEST then
-    local format, fence, tickets, keep, _, _, kind, listed, odd, place, waiters, holder, recent =
-      struct.unpack(NUMBERS, numbers)
+    local format, fence, tickets, keep, _, _, soonest, behind, kind, listed, odd, place, waiters, holder,
+      recent = struct.unpack(NUMBERS, numbers)
     local ttl = tonumber(ARGV[4])
     read_clock()
     if kind == ONE and waiters == 0 and format == FORMAT and holder == lease
       and now + ttl + DAY <= keep then
       call('PEXPIRE', KEYS[1], ARGV[4])
-      numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, now, ttl, ONE, listed, odd, place,
-        0, lease, #recent, recent)
+      numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, now, ttl, soonest, behind, ONE, listed,
+        odd, place, 0, lease, #recent, recent)
       call('HSET', KEYS[2], 'n', numbers)
       return fence
     end

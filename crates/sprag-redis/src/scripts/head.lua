@@ -18,19 +18,24 @@
 -- that were given back last are in a ring, 'g0' to 'g7', those that were lost in another way in 'o';
 -- 'n' has the last eight digits of all of them, first of the latter, to see at a glance that a
 -- lease is none of them.
+--
+-- Whoever hands the lock over makes its heir wait, so what can be done before or after that is.
+-- Before: 'w' has the lease of the first in line and a copy of its entry. After: the heir is still
+-- among the waiters, and in 'w', until the next call but a renewal; the numbers have its ticket.
 
 local call = redis.call
--- The format, fence, tickets, kept until, renewed, TTL; the kind, whether it is listed, how many
--- are in 'o', the next place in the ring, how many wait; the lease, the ends of those gone.
-local NUMBERS = '<BdddddBBBBHc32Bc0'
-local FORMAT, SHORTEST = 1, 80
+-- The format, fence, tickets, kept until, renewed, TTL; before when no waiter's patience ends; one
+-- more than the ticket of a holder that is still among the waiters, or 0; the kind, whether it is
+-- listed, how many are in 'o', the next place in the ring, how many wait; the lease, the ends of
+-- those gone.
+local NUMBERS = '<BdddddddBBBBHc32Bc0'
+local FORMAT, SHORTEST = 2, 96
 -- A waiter: its mode, permits, TTL, sign of life, arrival, priority and ticket; the size of its
 -- channel. The channel and the holder follow.
 local WAIT = '<BdddddddB'
 local EXCLUSIVE, FORCED = 1, 127
 local FREE, ONE, MANY = 0, 1, 2
 local MAX_GONE = 8
-local NOBODY = string.rep('0', 32)
 local DAY = 24 * 3600000
 -- How many entries the trail of all locks has, and the one of a lock in a Cluster. Up to a hundred
 -- more stay, because nothing is trimmed exactly.
@@ -38,6 +43,20 @@ local TRAIL = KEYS[7] and '9900' or '900'
 
 local command, name, lease = ARGV[1], ARGV[2], ARGV[3]
 local now_us, now
+
+-- Takes a holder out of the waiters.
+local function tidy(ticket, heir)
+  call('HDEL', KEYS[3], heir)
+  call('ZREM', KEYS[4], string.format('%016.0f:%s', ticket, heir))
+  call('ZREM', KEYS[5], heir)
+end
+
+-- The lease of the first in line and its entry, as in 'w'.
+local function first_in_line()
+  local member = call('ZRANGE', KEYS[4], 0, 0)[1]
+  local entry = member and call('HGET', KEYS[3], string.sub(member, 18))
+  return entry and string.sub(member, 18) .. entry or nil
+end
 
 local function read_clock()
   local time = call('TIME')

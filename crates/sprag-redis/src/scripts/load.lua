@@ -89,9 +89,12 @@ local function read_record()
   elseif #numbers < SHORTEST or #numbers ~= SHORTEST + string.byte(numbers, SHORTEST) then
     return nil, 'the record is damaged: it is cut off'
   end
-  local _, fence, tickets, keep, renewed, ttl, kind, listed, odd, place, _, holder, recent =
+  local _, fence, tickets, keep, renewed, ttl, _, behind, kind, listed, odd, place, _, holder, recent =
     struct.unpack(NUMBERS, numbers)
   record.fence, record.tickets, record.keep, record.listed = fence, tickets, keep, listed
+  if behind > 0 then
+    record.heir, record.heir_ticket = holder, behind - 1
+  end
   local given_back = #recent / 8 - odd
   for i = place - given_back, place - 1 do
     record.gone[#record.gone + 1] = { lease = fields[5 + i % 8], loss = '"released"' }

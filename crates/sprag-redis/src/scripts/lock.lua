@@ -4,13 +4,14 @@
 -- versions: nobody compares them, because each call is one step.
 
 local BOOST = 10000
+local NOBODY = string.rep('0', 32)
 local MAX_FENCE = 9007199254740991
 
 local changed, exhausted, thief = false, false, nil
 local events = {}
 -- A waiter that is not in the queue's keys yet.
 local staged
-local queue_before = call('ZCARD', KEYS[4])
+local queue_before
 
 local function answer(outcome)
   return string.format('{"now_us":%.0f,"outcome":%s}', now_us, outcome)
@@ -28,7 +29,20 @@ if command == 'take' or command == 'acquire' then
   if now > tonumber(ARGV[5]) then
     return answer('{"refused":"late"}')
   end
+else
+  -- The first write of a script may be refused when memory is full; one that only removes never
+  -- is, and then the others pass too: who gives a lock back must not be refused.
+  call('HDEL', KEYS[3], '-')
 end
+if record.heir then
+  if wishes then
+    -- For the same reason who asks for a lock begins with a write that may be refused.
+    call('HSET', KEYS[2], 'h', record.holders[1].text)
+  end
+  tidy(record.heir_ticket, record.heir)
+  changed = true
+end
+queue_before = call('ZCARD', KEYS[4])
 
 -- ---- the queue -----------------------------------------------------------------------------
 
@@ -555,9 +569,18 @@ local function write_record(waiting, keep)
     fields[#fields + 1] = 'o'
     fields[#fields + 1] = cmsgpack.pack(others)
   end
+  local soonest = 0
+  if waiting > 0 then
+    soonest = tonumber(call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2])
+    local heir = first_in_line()
+    if heir then
+      fields[#fields + 1] = 'w'
+      fields[#fields + 1] = heir
+    end
+  end
   local one = kind == ONE and first or { lease = NOBODY, renewed = 0, ttl = 0 }
   local numbers = struct.pack(NUMBERS, FORMAT, record.fence, record.tickets, keep, one.renewed, one.ttl,
-    kind, record.listed, #others / 2, place % 8, waiting, one.lease, #recent, recent)
+    soonest, 0, kind, record.listed, #others / 2, place % 8, waiting, one.lease, #recent, recent)
   call('DEL', KEYS[2])
   call('HSET', KEYS[2], 'n', numbers, unpack(fields))
   call('PEXPIREAT', KEYS[2], whole(keep))
@@ -626,11 +649,6 @@ local function publish()
   end
 end
 
-if command ~= 'take' and command ~= 'acquire' then
-  -- The first write of a script may be refused when memory is full; one that only removes never
-  -- is, and then the others pass too: who gives a lock back must not be refused.
-  call('HDEL', KEYS[3], '-')
-end
 reap()
 local outcome, waits = commands[command]()
 if exhausted and waits then

@@ -11,8 +11,11 @@ local function gone_json(gone)
 end
 
 local waiters = {}
-for i, member in ipairs(call('ZRANGE', KEYS[4], 0, -1)) do
-  waiters[i] = stored_wait(string.sub(member, 18))
+for _, member in ipairs(call('ZRANGE', KEYS[4], 0, -1)) do
+  local waiting = string.sub(member, 18)
+  if waiting ~= record.heir then
+    waiters[#waiters + 1] = stored_wait(waiting)
+  end
 end
 if not intact then
   record.holders = {}
