@@ -268,7 +268,8 @@ impl RedlockStore {
         if yes(&heard).count() >= majority {
             // Those that stored the grant's fence are a majority: it is what most of them say.
             let most = |fence: &Fence| (yes(&heard).filter(|other| other == fence).count(), *fence);
-            let fence = yes(&heard).max_by_key(most).unwrap_or(Fence::ZERO);
+            let fence = yes(&heard).max_by_key(most).filter(|_| self.config.fences);
+            let fence = fence.unwrap_or(Fence::ZERO);
             return Ok(Renewed::Held(grant(fence)));
         }
         if lost(&heard) {

@@ -54,21 +54,24 @@ local function note_length(ttl)
   end
 end
 
+-- Makes sure that what is known of the lock is kept for long enough; until when it is.
 local function keep(ttl, kept)
-  if tonumber(kept or 0) < now + ttl + KEEP_FREE_MS / 2 then
-    call('HSET', KEYS[2], 'kept', now + ttl + KEEP_FREE_MS)
+  kept = tonumber(kept or 0)
+  if kept < now + ttl + KEEP_FREE_MS / 2 then
+    kept = now + ttl + KEEP_FREE_MS
+    call('HSET', KEYS[2], 'kept', kept)
     call('PEXPIRE', KEYS[2], ttl + KEEP_FREE_MS)
   end
+  return kept
 end
 
--- Why a lease is over, if it is. Those given back are written one behind the other, the others one on
--- each line with the reason.
-local function reason_of(freed, gone, lease)
-  if string.find(freed or '', lease, 1, true) then
-    return '"released"'
-  end
+-- Why a lease is over, if it is: it was given back, unless there is a line that says otherwise.
+local function reason_of(over, gone, lease)
   local _, at = string.find(gone or '', lease .. ' ', 1, true)
-  return at and string.match(gone, '[^\n]*', at + 1) or nil
+  if at then
+    return string.match(gone, '[^\n]*', at + 1)
+  end
+  return string.find(over or '', lease, 1, true) and '"released"' or nil
 end
 
 -- Who had the lock last; nobody if that is not known.

@@ -8,7 +8,8 @@ elseif now > tonumber(ARGV[4]) then
 end
 local lease, attempt, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 note_length(ttl)
-local reason = reason_of(known[4], known[5], lease)
+local known = call('HMGET', KEYS[2], 'fence', 'kept', 'over', 'gone')
+local reason = reason_of(known[3], known[4], lease)
 local free = not reason and call('SET', KEYS[1], lease, 'NX', 'PX', ttl)
 local held = not free and call('GET', KEYS[1])
 if held and held ~= lease then
@@ -25,12 +26,11 @@ if held then
     call('PEXPIRE', KEYS[1], ttl)
     call('HSET', KEYS[2], 'who', ARGV[6])
   end
-  return { 'yes', now_us, tonumber(known[1] or 0) }
+  return { 'yes', now_us, fenced and tonumber(known[1] or 0) or 0 }
 end
-local fence = next_fence(known[1])
-call('HSET', KEYS[2], 'who', ARGV[6], 'fence', fence)
-keep(ttl, known[3])
+local fence = enter(known[1])
+local sure = keep(ttl, known[2]) - ttl - KEEP_FREE_MS / 2
 if stamp ~= '' then
-  call('HSET', KEYS[2], 'seen', stamp .. ':' .. ARGV[3])
+  call('HSET', KEYS[2], 'seen', string.format('%010.0f%013.0f%s', stamp, sure, ARGV[3]))
 end
 return { 'yes', now_us, tonumber(fence) }

@@ -7,25 +7,26 @@
 --       end      3 the reason
 --       break    3 the reason
 
--- Notes that a lease is over; of each kind the last few are known.
-local function bury(freed, gone, lease, reason, kept)
+-- Notes that a lease is over, and why if it was not given back; the last few are known.
+local function bury(over, gone, lease, reason, kept)
+  over = lease .. string.sub(over or '', 1, 32 * (MAX_OVER - 1))
   if reason == '"released"' then
-    call('HSET', KEYS[2], 'freed', string.sub(lease .. (freed or ''), 1, 32 * MAX_GONE))
+    call('HSET', KEYS[2], 'over', over)
   else
     local lines = { lease .. ' ' .. reason }
     for line in string.gmatch(gone or '', '[^\n]+') do
-      if #lines < MAX_GONE then
+      if #lines < MAX_OVER then
         lines[#lines + 1] = line
       end
     end
-    call('HSET', KEYS[2], 'gone', table.concat(lines, '\n'))
+    call('HSET', KEYS[2], 'over', over, 'gone', table.concat(lines, '\n'))
   end
   keep(0, kept)
 end
 
 local what, lease = ARGV[1], ARGV[2]
 local held = call('GET', KEYS[1])
-local known = call('HMGET', KEYS[2], 'fence', 'who', 'kept', 'freed', 'gone')
+local known = call('HMGET', KEYS[2], 'fence', 'who', 'kept', 'over', 'gone')
 local fence, who = tonumber(known[1] or 0), read_who(known[2])
 local mine = held == lease
 
