@@ -21,11 +21,11 @@ impl Tmpfs {
     /// `None` if the tester said so; a missing right fails the test.
     fn mount(dir: &Path) -> Option<Self> {
         let skip = std::env::var("SPRAG_SKIP").unwrap_or_default();
-        if skip.split(',').any(|word| word.trim() == "tmpfs") {
+        if skip.split(',').any(|word| word.trim() == "mount") {
             return None;
         }
         let mounted = mount("none", dir, "tmpfs", MountFlags::empty(), c"size=1m");
-        mounted.expect("a tmpfs needs root: run as root, or set SPRAG_SKIP=tmpfs");
+        mounted.expect("a tmpfs needs root: run as root, or set SPRAG_SKIP=mount");
         Some(Self(dir.to_owned()))
     }
 
