@@ -29,8 +29,8 @@
 //!
 //! * Anything beyond the bounds: two or three clients, leases of two or three ticks, one late
 //!   request at a time, two leases of one client known at once.
-//! * Two locks under one session, and heartbeats that come late: the model of sessions can do
-//!   both, but has too many states then. The tests look at one lock.
+//! * Two locks under one session whose processes take over from each other both ways: the model of
+//!   sessions can do that, but has too many states then. With two locks one process takes over.
 //! * That somebody gets the lock in the end. The models show that a step leaves no waiter behind
 //!   who could have had the lock, not that steps are taken.
 //! * The memory of lost leases is bounded (eight for each lock) and the models stay below that. An
