@@ -41,6 +41,7 @@ pub const ALL: &[&str] = &[
     "asking_counts_as_renewal",
     "shortening_ignored",
     "renewal_undoes_upgrade",
+    "downgrade_counts_when_answered",
     "fixed_lease_is_overdue",
     "floor_not_raised",
     "severed_is_held",

@@ -397,7 +397,15 @@ impl Store for SqliteStore {
                     return Ok(false);
                 }
                 let name = LockName::new(name)?;
-                let view = loaded?.record.view(&name, &context);
+                let loaded = match loaded {
+                    // One damaged record must not hide the other locks.
+                    Err(error) if error.is_corrupt() => {
+                        tracing::warn!(%error, "a damaged record is not listed");
+                        return Ok(true);
+                    }
+                    loaded => loaded?,
+                };
+                let view = loaded.record.view(&name, &context);
                 if view.is_contended() || (!listing.contended && view.is_locked()) {
                     views.push(view);
                 }

@@ -193,6 +193,10 @@ fn many_leases_are_renewed_at_once_and_a_damaged_record_costs_only_its_own() {
     let error = block_on(store.try_acquire(&request("job/3"))).unwrap_err();
     assert!(error.is_corrupt() && error.to_string().contains("job/3"), "{error}");
     assert!(block_on(store.inspect(&name("job/3"))).unwrap_err().is_corrupt());
+    // All others are listed.
+    let page = block_on(store.list(&Listing::default())).unwrap();
+    assert_eq!(page.locks.len(), requests.len() - 1);
+    assert!(page.locks.iter().all(|view| view.name.as_str() != "job/3"));
 }
 
 #[test]

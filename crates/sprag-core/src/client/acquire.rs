@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use super::core::Core;
+use super::core::{Core, REQUEST_TIMEOUT};
 use super::lease::Lease;
+use super::own::waits_for_itself;
 use super::suspicion::Suspicion;
 use super::tenure::{Phase, Tenure};
 use super::{LockGuard, LockRequest, Pending, Wait};
@@ -149,7 +150,9 @@ impl<'a> Acquisition<'a> {
     async fn round(&mut self, pending: Pending) -> Result<Option<LockGuard>> {
         let lease = Arc::clone(&pending.lease);
         let request = self.ask(lease.id);
-        let mut failures = Backoff::new(STORE_RETRIES, None);
+        // Who does not want to wait at all has the time of one request to get over a failure.
+        let give_up = self.deadline.max(self.started.plus(REQUEST_TIMEOUT));
+        let mut failures = Backoff::new(STORE_RETRIES, Some(give_up));
         loop {
             let last_chance = self.core.now() >= self.deadline;
             let sent = self.core.now();
@@ -173,7 +176,7 @@ impl<'a> Acquisition<'a> {
                     let (contention, queued) = split(answer);
                     lease.with(|tenure| tenure.not_granted(sent, queued));
                     self.core.registry.reschedule(&lease);
-                    failures = Backoff::new(WAITER_RETRIES, None);
+                    failures = Backoff::new(WAITER_RETRIES, Some(self.deadline));
                     if let Err(error) = self.may_wait(&contention, last_chance) {
                         self.leave(pending).await;
                         return Err(error);
@@ -252,13 +255,7 @@ impl<'a> Acquisition<'a> {
         let mine = |holder: &HolderView| {
             holder.party == self.party && self.core.registry.is_holding(holder.lease)
         };
-        let holders = &contention.holders;
-        let own = match self.request.mode {
-            // Any permit will do, so only if all of them are ours it is hopeless.
-            Mode::Permits { .. } => !holders.is_empty() && holders.iter().all(mine),
-            _ => holders.iter().any(mine),
-        };
-        if own {
+        if waits_for_itself(self.request.mode, &contention.holders, mine) {
             let message = "this task holds it already and would wait for itself: release that \
                            guard first, or use own_party() if another future will release it";
             return Err(Error::new(ErrorKind::AlreadyHeldHere, Operation::Acquire, message));

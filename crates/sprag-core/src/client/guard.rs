@@ -272,7 +272,8 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// As [`LockGuard::try_upgrade`].
+    /// Cancel safe: unanswered or dropped half-way, the store may let readers in at any time, so
+    /// the guard counts as the weaker of both from then on. Asking again finishes it.
     pub async fn downgrade(&mut self, to: Mode) -> Result<()> {
         if to == Mode::Exclusive {
             let message = "exclusive is not a step down; use upgrade";
@@ -283,6 +284,7 @@ impl LockGuard {
 
     /// `Ok(true)` if converted, `Ok(false)` if it waits.
     async fn convert(&self, to: Mode, queue: bool) -> Result<bool> {
+        self.finish_step_down().await?;
         loop {
             self.ensure_valid()?;
             let believed = self.fence();
@@ -295,11 +297,28 @@ impl LockGuard {
         }
     }
 
+    /// Finishes a downgrade that was not answered. What comes after it then takes a new fence,
+    /// and a request that is still on its way changes nothing any more.
+    async fn finish_step_down(&self) -> Result<()> {
+        match self.lease.with(|tenure| tenure.open_step_down()) {
+            Some(to) => self.convert_from(self.fence(), to, false).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     async fn convert_from(&self, fence: Fence, to: Mode, queue: bool) -> Result<bool> {
         let (name, lease) = (self.name().clone(), self.lease.id);
         let conversion = Conversion { name, lease, fence, to, queue };
+        let before = self.lease.with(|tenure| {
+            let before = tenure.stepping_down();
+            tenure.asked_to_become(to, fence);
+            before
+        });
         let request = self.core().store.convert(&conversion);
         let answer = self.core().request(Operation::Convert, self.ttl(), request).await;
+        if answer.as_ref().is_err_and(|error| !error.is_indeterminate()) {
+            self.lease.with(|tenure| tenure.refused_to_become(before));
+        }
         match answer.map_err(|error| error.on(self.name()))? {
             Converted::Done(grant) => {
                 let now = self.core().now();
@@ -364,6 +383,7 @@ impl LockGuard {
                 .on(self.name())
                 .at(self.core().telemetry.store));
         }
+        self.finish_step_down().await?;
         self.renew(self.ttl(), Bind::Detach).await?;
         let (name, lease) = (self.name().clone(), self.lease.id);
         let ticket = Ticket::new(name, lease, self.mode(), self.fence(), self.ttl());

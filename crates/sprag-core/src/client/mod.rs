@@ -18,6 +18,7 @@ mod guard;
 mod keeper;
 mod lease;
 mod notes;
+mod own;
 mod registry;
 mod request;
 mod suspicion;

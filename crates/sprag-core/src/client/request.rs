@@ -116,7 +116,8 @@ impl LockRequest {
         self
     }
 
-    /// How long to wait while it is held.
+    /// How long to wait while it is held. A store that does not answer is not asked again after
+    /// that; a request that is under way takes up to 5 s more.
     pub const fn wait(mut self, at_most: Duration) -> Self {
         self.wait = Wait::AtMost(at_most);
         self

@@ -12,7 +12,9 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::fence::Fence;
 use crate::loss::Loss;
+use crate::mode::Mode;
 use crate::mutant::mutant;
 use crate::store::{Grant, Renewed};
 
@@ -27,6 +29,14 @@ pub fn margin(ttl: Duration) -> Duration {
 
 fn end_of(anchor: Moment, ttl: Duration) -> Moment {
     anchor.plus(ttl).minus(margin(ttl))
+}
+
+/// Whether `to` leaves room for others where `from` does not.
+const fn is_step_down(from: Mode, to: Mode) -> bool {
+    matches!(
+        (from, to),
+        (Mode::Exclusive, Mode::Upgradable | Mode::Shared) | (Mode::Upgradable, Mode::Shared)
+    )
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +70,9 @@ pub(crate) struct Tenure {
     /// A renewal or extension is under way; a second one could overtake it.
     renewing: bool,
     grant: Option<Grant>,
+    /// The weakest mode that the lease with this fence was asked to become. Nobody knows whether
+    /// and when the store does it, until the fence is another one.
+    stepping_down: Option<(Fence, Mode)>,
     /// When the grant was told.
     offered: Option<Moment>,
     /// When the last conversion was answered.
@@ -83,6 +96,7 @@ impl Tenure {
             retry_at: None,
             renewing: false,
             grant: None,
+            stepping_down: None,
             offered: None,
             converted: None,
             left_until: None,
@@ -97,8 +111,16 @@ impl Tenure {
         self.ttl
     }
 
+    /// What may be believed to be held.
     pub(crate) fn grant(&self) -> Option<Grant> {
-        self.grant
+        let grant = self.grant?;
+        Some(Grant { mode: self.open_step_down().unwrap_or(grant.mode), ..grant })
+    }
+
+    /// The weaker mode that was asked for, if the store has not told that it is done.
+    pub(crate) fn open_step_down(&self) -> Option<Mode> {
+        let (grant, (fence, to)) = (self.grant?, self.stepping_down?);
+        (fence == grant.fence && is_step_down(grant.mode, to)).then_some(to)
     }
 
     pub(crate) fn held_since(&self) -> Moment {
@@ -204,6 +226,27 @@ impl Tenure {
 
     fn last_moment(&self) -> Moment {
         self.max_hold.map_or(Moment::NEVER, |limit| self.held_since.plus(limit))
+    }
+
+    /// A conversion of what has `fence` is about to be sent. If its answer is lost it may still be
+    /// done, even later, and a weaker lock lets others in at once: it counts from now on.
+    pub(crate) fn asked_to_become(&mut self, to: Mode, fence: Fence) {
+        if mutant!("downgrade_counts_when_answered") {
+            return;
+        }
+        if self.grant().is_some_and(|has| has.fence == fence && is_step_down(has.mode, to)) {
+            self.stepping_down = Some((fence, to));
+        }
+    }
+
+    /// The store has refused to step down, so what was open before is all there is.
+    pub(crate) fn refused_to_become(&mut self, before: Option<(Fence, Mode)>) {
+        self.stepping_down = before;
+    }
+
+    /// What [`Tenure::refused_to_become`] goes back to.
+    pub(crate) fn stepping_down(&self) -> Option<(Fence, Mode)> {
+        self.stepping_down
     }
 
     /// The lease is held in another mode from now on.
@@ -324,7 +367,6 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fence, Mode};
 
     const TTL: Duration = Duration::from_secs(3);
 
@@ -441,6 +483,35 @@ mod tests {
         assert!(tenure.begin_renewal(at(510)));
         tenure.renewed(&Renewed::Held(grant()), TTL, at(510), at(520));
         assert_eq!(tenure.deadline(), at(3_480));
+    }
+
+    #[test]
+    fn an_unanswered_step_down_counts_until_the_fence_is_another() {
+        let mut tenure = held_from(0, 0);
+        tenure.asked_to_become(Mode::Shared, Fence::MAX);
+        assert_eq!(tenure.grant().unwrap().mode, Mode::Shared);
+        // The request may be on its way still, whatever a renewal says.
+        assert!(tenure.begin_renewal(at(1_000)));
+        tenure.renewed(&Renewed::Held(grant()), TTL, at(1_000), at(1_010));
+        assert_eq!(tenure.grant().unwrap().mode, Mode::Shared);
+        assert_eq!(tenure.open_step_down(), Some(Mode::Shared));
+        // Nor does a smaller step undo it.
+        tenure.asked_to_become(Mode::Upgradable, Fence::MAX);
+        assert_eq!(tenure.grant().unwrap().mode, Mode::Shared);
+        tenure.converted(Grant { mode: Mode::Shared, ..grant() }, at(1_100));
+        assert_eq!(tenure.open_step_down(), None);
+        let upgraded = Grant { fence: Fence::ZERO, ..grant() };
+        tenure.converted(upgraded, at(1_200));
+        assert_eq!(tenure.grant(), Some(upgraded));
+    }
+
+    #[test]
+    fn a_refused_step_down_changes_nothing() {
+        let mut tenure = held_from(0, 0);
+        let before = tenure.stepping_down();
+        tenure.asked_to_become(Mode::Shared, Fence::MAX);
+        tenure.refused_to_become(before);
+        assert_eq!(tenure.grant(), Some(grant()));
     }
 
     #[test]

@@ -30,17 +30,20 @@ impl LockGuards {
         self.0.iter().try_for_each(LockGuard::ensure_valid)
     }
 
-    /// How long all of them are good without another renewal.
+    /// How long all of them are good without another renewal; [`Duration::MAX`] for no locks.
     pub fn time_remaining(&self) -> Duration {
-        self.0.iter().map(LockGuard::time_remaining).min().unwrap_or_default()
+        self.0.iter().map(LockGuard::time_remaining).min().unwrap_or(Duration::MAX)
     }
 
-    /// Resolves when the first of them is lost; with which one, and why.
+    /// Resolves when the first of them is lost; with which one, and why. Never for no locks.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn lost(&self) -> (LockName, Loss) {
+        if self.0.is_empty() {
+            return std::future::pending().await;
+        }
         let each = self.0.iter().map(|guard| {
             let (name, lost) = (guard.name().clone(), guard.lost());
             Box::pin(async move { (name, lost.await) })

@@ -15,7 +15,7 @@ use crate::store::{
 use crate::view::{HolderView, LockView, WaiterView};
 
 /// How many holders an answer names; the rest is seen by inspecting.
-const NAMED_HOLDERS: usize = 8;
+pub(crate) const NAMED_HOLDERS: usize = 8;
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

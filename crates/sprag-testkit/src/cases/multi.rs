@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use sprag_core::{Client, Store};
 
 use crate::fault::{Call, FaultStore, Op};
@@ -59,6 +60,8 @@ pub async fn they_are_taken_in_order_and_released_in_reverse(harness: &impl Harn
     assert_eq!(names_of(Op::Release), "cbacba");
     let none = client.acquire_many(Vec::<String>::new(), |lock| lock).await.unwrap();
     assert!(none.guards().is_empty() && none.ensure_valid().is_ok());
+    assert_eq!(none.time_remaining(), Duration::MAX);
+    assert!(none.lost().now_or_never().is_none(), "what is not held cannot be lost");
 }
 
 /// F77, FAULTS 25: when the third of five cannot be had, the two taken before are free again.

@@ -122,3 +122,46 @@ pub async fn a_lost_reply_to_an_upgrade_is_recovered(harness: &impl Harness) {
     guard.release().await.unwrap();
     until_unused(client.store(), "config").await;
 }
+
+/// FAULTS 22: if the reply to a downgrade is lost, or nobody waits for it, the store may have let
+/// readers in, and the guard must not believe to be alone.
+pub async fn an_unanswered_downgrade_counts(harness: &impl Harness) {
+    let faults = FaultStore::new(harness.store().await);
+    let (client, other) = (faults.client(), harness.client().await);
+    if !has_readers(&client).await {
+        return;
+    }
+    for fault in [Fault::LoseReply, Fault::HangReply] {
+        let mut guard = client.lock("config").ttl(LONG).no_renewal().acquire().await.unwrap();
+        let fence = guard.fence();
+        let reader = spawn_acquire(other.lock("config").shared().ttl(LONG));
+        until_waiters(other.store(), "config", 1).await;
+        faults.once(Op::Convert, fault);
+        tokio::select! {
+            answer = guard.downgrade(Mode::Shared) => assert!(answer.unwrap_err().is_unavailable()),
+            () = eventually("let in", || async { reader.is_finished() }) => {}
+        }
+        let reader = within("let in", reader).await.unwrap().unwrap();
+        assert_eq!((guard.mode(), guard.is_valid()), (Mode::Shared, true), "a writer and a reader");
+        assert!(!guard.try_upgrade().await.unwrap());
+        reader.release().await.unwrap();
+        assert!(guard.try_upgrade().await.unwrap());
+        assert!(guard.mode() == Mode::Exclusive && guard.fence() > fence);
+        guard.release().await.unwrap();
+    }
+    // It may also arrive much later: what the guard does meanwhile does not depend on it.
+    let mut guard = client.lock("config").ttl(LONG).acquire().await.unwrap();
+    let fence = guard.fence();
+    faults.once(Op::Convert, Fault::LoseRequest);
+    assert!(guard.downgrade(Mode::Shared).await.unwrap_err().is_unavailable());
+    guard.extend(LONG).await.unwrap();
+    assert_eq!(guard.mode(), Mode::Shared, "the request may be on its way still");
+    assert!(guard.try_upgrade().await.unwrap());
+    assert!(guard.mode() == Mode::Exclusive && guard.fence() > fence);
+    for call in faults.calls().iter().filter(|call| call.op() == Op::Convert) {
+        faults.replay(call).await;
+    }
+    let view = look(other.store(), "config").await;
+    assert_eq!((view.holders[0].mode, view.fence), (Mode::Exclusive, guard.fence()));
+    guard.release().await.unwrap();
+}

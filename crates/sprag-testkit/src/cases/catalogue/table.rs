@@ -216,6 +216,7 @@ pub const CATALOGUE: &[Tested] = &[
     tested("FAULTS 16", &[
         "timeout::no_time_to_wait_means_one_try",
         "timeout::a_timeout_is_waited_out",
+        "faults::a_timeout_is_kept_in_an_outage",
         "timeout::a_lock_freed_in_time_is_acquired",
         "timeout::without_a_limit_it_waits",
     ], ""),
@@ -253,6 +254,7 @@ pub const CATALOGUE: &[Tested] = &[
         "upgrade::two_readers_that_upgrade_do_not_hang",
         "upgrade::an_upgrade_waits_for_the_readers",
         "upgrade::a_downgrade_lets_readers_in",
+        "upgrade::an_unanswered_downgrade_counts",
         "contention::readers_and_writers_mixed",
     ], ""),
     tested("FAULTS 23", &[
