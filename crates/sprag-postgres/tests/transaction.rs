@@ -3,14 +3,23 @@
 
 use sprag_core::store::{Attempt, Released};
 use sprag_core::{ErrorKind, LockName, Store};
-use sprag_postgres::{Address, AdvisoryStore, PostgresConfig, lock_for_transaction};
+use sprag_postgres::{Address, AdvisoryStore, PostgresConfig, PostgresStore, lock_for_transaction};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::support::{eventually, request, within};
 use tokio_postgres::{Client, NoTls};
 
 async fn connect(database: &Database) -> Client {
+    connect_as("postgres", database).await
+}
+
+fn config(database: &Database) -> PostgresConfig {
+    let address = Address::Unix(database.folder(), database.port());
+    PostgresConfig::new(address, database.name()).user("postgres")
+}
+
+async fn connect_as(user: &str, database: &Database) -> Client {
     let mut config = tokio_postgres::Config::new();
-    config.host_path(database.folder()).port(database.port()).user("postgres");
+    config.host_path(database.folder()).port(database.port()).user(user);
     let (client, connection) = config.dbname(database.name()).connect(NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -22,9 +31,7 @@ async fn it_excludes_the_store_until_the_transaction_ends() {
         return;
     }
     let database = Database::fresh();
-    let address = Address::Unix(database.folder(), database.port());
-    let config = PostgresConfig::new(address, database.name()).user("postgres");
-    let store = AdvisoryStore::connect(config).await.unwrap();
+    let store = AdvisoryStore::connect(config(&database)).await.unwrap();
     let (mut client, name) = (connect(&database).await, LockName::new("report").unwrap());
 
     let transaction = client.transaction().await.unwrap();
@@ -71,4 +78,64 @@ async fn a_deadlock_that_the_server_finds_is_told() {
     let victim = if first.is_err() { &first } else { &second };
     assert_eq!(victim.as_ref().unwrap_err().kind(), &ErrorKind::Deadlock, "{first:?} {second:?}");
     assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
+}
+
+/// A lease is no advisory lock: a transaction that took the key would exclude nobody who has one.
+#[tokio::test]
+async fn a_namespace_of_leases_is_refused() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    // Where nobody has used sprag there is no schema.
+    let mut client = connect(&database).await;
+    let name = LockName::new("report").unwrap();
+    let early = client.transaction().await.unwrap();
+    lock_for_transaction(&early, PostgresConfig::NAMESPACE, &name).await.unwrap();
+    early.commit().await.unwrap();
+
+    let odd = "it's $$ odd";
+    for space in [PostgresConfig::NAMESPACE, odd] {
+        let leases = PostgresStore::connect(config(&database).namespace(space)).await.unwrap();
+        let held = leases.try_acquire(&request("report")).await.unwrap();
+        assert!(matches!(held, Attempt::Granted(_)), "{held:?}");
+        let transaction = client.transaction().await.unwrap();
+        let error = lock_for_transaction(&transaction, space, &name).await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains("mode=advisory"), "{error}");
+        // Who does not look at the answer writes nothing without the lock.
+        assert!(transaction.batch_execute("SELECT 1").await.is_err(), "it goes on");
+    }
+
+    let other = client.transaction().await.unwrap();
+    lock_for_transaction(&other, "other", &name).await.unwrap();
+    other.commit().await.unwrap();
+}
+
+/// Who may not see what kind of locks there are is refused, and told what it needs.
+#[tokio::test]
+async fn a_user_without_rights_is_told_which() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let _store = AdvisoryStore::connect(config(&database)).await.unwrap();
+    let (user, name) = (format!("user_of_{}", database.name()), LockName::new("report").unwrap());
+    database.sql(&format!("CREATE ROLE {user} LOGIN"));
+    let mut client = connect_as(&user, &database).await;
+    let transaction = client.transaction().await.unwrap();
+    let refused = lock_for_transaction(&transaction, PostgresConfig::NAMESPACE, &name).await;
+    drop(transaction);
+    database.sql(&format!("GRANT USAGE ON SCHEMA sprag TO {user}"));
+    database.sql(&format!("GRANT SELECT ON sprag.namespace TO {user}"));
+    let transaction = client.transaction().await.unwrap();
+    let taken = lock_for_transaction(&transaction, PostgresConfig::NAMESPACE, &name).await;
+    drop(transaction);
+    drop(client);
+    database.sql(&format!("DROP OWNED BY {user}"));
+    database.sql(&format!("DROP ROLE {user}"));
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains("GRANT SELECT ON sprag.namespace"), "{error}");
+    taken.unwrap();
 }

@@ -2,8 +2,6 @@
 //! its scenario of `docs/faults.md`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use sprag::{DistributedLock as _, Error, ErrorKind, LockState, Locks, Loss, advisory_key};
@@ -26,70 +24,7 @@ fn key() -> i64 {
 
 /// Who has the key of the lock, by the server's own view.
 fn pids(database: &Database) -> String {
-    database.sql(&format!(
-        "SELECT string_agg(pid::text, ' ') FROM pg_locks WHERE locktype = 'advisory' AND granted \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-         AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = {}",
-        key()
-    ))
-}
-
-/// Another program, with a session of its own that holds an advisory lock until it is killed.
-struct Psql(Child);
-
-impl Psql {
-    fn hold(database: &Database, statement: &str) -> Self {
-        let mut psql = Command::new("psql");
-        psql.args(["-X", "-q", "-U", "postgres", "-d", database.name(), "-h"]);
-        psql.arg(database.folder()).args(["-p", &database.port().to_string()]);
-        // It waits for the next statement, which never comes.
-        let psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        writeln!(psql.stdin.as_ref().unwrap(), "{statement};").unwrap();
-        Self(psql)
-    }
-}
-
-impl Drop for Psql {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// Two programs that know nothing of each other but the key exclude each other.
-#[tokio::test]
-async fn other_programs_are_excluded_and_exclude_us() {
-    if skipped() {
-        return;
-    }
-    let database = Database::fresh();
-    let locks = advisory(&database.url());
-    let guard = locks.lock(NAME).acquire().await.unwrap();
-    assert!(!pids(&database).is_empty(), "it is seen in pg_locks");
-    let taken = database.sql(&format!("SELECT pg_try_advisory_lock({})", key()));
-    assert_eq!(taken, "f");
-    guard.release().await.unwrap();
-    assert_eq!(database.sql(&format!("SELECT pg_try_advisory_lock({})", key())), "t");
-
-    let psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock({})", key()));
-    eventually("the other program has it", async || !pids(&database).is_empty()).await;
-    let error = locks.lock(NAME).try_acquire().await;
-    assert!(matches!(error, Ok(None)), "{error:?}");
-    assert!(locks.is_locked(NAME).await.unwrap());
-    let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
-    let_time_pass(Duration::from_millis(300)).await;
-    assert!(!waiting.is_finished());
-    drop(psql);
-    let guard = within("granted once it is gone", waiting).await.unwrap().unwrap();
-    assert!(guard.is_valid());
-
-    // Readers share with readers of any program.
-    guard.release().await.unwrap();
-    let _psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock_shared({})", key()));
-    eventually("the other program reads", async || !pids(&database).is_empty()).await;
-    let reader = locks.lock(NAME).shared().acquire().await.unwrap();
-    reader.release().await.unwrap();
-    assert!(locks.lock(NAME).try_acquire().await.unwrap().is_none());
+    database.holders_of(key())
 }
 
 /// F12: behind a pool an advisory lock belongs to nobody.
@@ -200,6 +135,9 @@ async fn fences_grow_over_a_failover_that_forgets_grants() {
         store.lock(NAME).acquire().await.unwrap().release().await.unwrap();
     }
     let mut standby = server.start_standby().await;
+    let refused = Locks::open(&standby.url("postgres")).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), &ErrorKind::Refused, "{refused:?}");
+    assert!(refused.to_string().contains("primary"), "{refused}");
     // It follows no longer, and misses what comes now.
     standby.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
     standby.sql("postgres", "SELECT pg_reload_conf()");
@@ -272,56 +210,6 @@ async fn too_many_locks_are_refused_before_the_server_is_full() {
     assert_eq!(error.kind(), &ErrorKind::StoreFull, "{error:?}");
     held.pop().unwrap().release().await.unwrap();
     locks.lock("lock/3").acquire().await.unwrap().release().await.unwrap();
-}
-
-/// F40: two names with one key exclude each other, and the message says why.
-#[tokio::test]
-async fn names_with_equal_keys_exclude_each_other_and_it_is_told() {
-    if skipped() {
-        return;
-    }
-    let database = Database::fresh();
-    let locks = advisory(&database.url());
-    let psql = Psql::hold(&database, &format!("SELECT pg_advisory_lock({})", key()));
-    eventually("somebody has the key", async || !pids(&database).is_empty()).await;
-    // As if it were another process of ours, for a name whose hash begins alike.
-    database.sql(
-        r#"INSERT INTO sprag.lock (space, name, holders) VALUES ('default', 'twin',
-           jsonb_build_array(jsonb_build_object('lease', 'x', 'ttl_ms', 600000,
-             'renewed_ms', sprag.now_us() / 1000)))"#,
-    );
-    database.sql(&format!(
-        "INSERT INTO sprag.grip VALUES ('x', 'default', 'twin', {}, false, {}, 'y')",
-        key(),
-        pids(&database)
-    ));
-    let error = locks.lock(NAME).wait(Duration::from_millis(50)).acquire().await.unwrap_err();
-    assert!(error.to_string().contains("\"twin\""), "{error}");
-    drop(psql);
-}
-
-/// A process that hangs is disconnected when its lock is broken or taken over.
-#[tokio::test]
-async fn a_holder_that_hangs_is_disconnected() {
-    if skipped() {
-        return;
-    }
-    let database = Database::fresh();
-    let locks = advisory(&database.url());
-    // A session with a grip for a lease that the record does not know, which listens to nobody.
-    let take = format!(
-        "SELECT pg_advisory_lock({0}), pg_advisory_lock_shared(1936749156, hashtext('hangs'))",
-        key()
-    );
-    let _psql = Psql::hold(&database, &take);
-    eventually("somebody has the key", async || !pids(&database).is_empty()).await;
-    database.sql(&format!(
-        "INSERT INTO sprag.grip VALUES ('x', 'default', '{NAME}', {}, false, {}, 'hangs')",
-        key(),
-        pids(&database)
-    ));
-    let guard = within("it is overtaken", locks.lock(NAME).ttl(LONG).acquire()).await.unwrap();
-    assert!(guard.is_valid());
 }
 
 /// The two kinds of locks never meet in one namespace.

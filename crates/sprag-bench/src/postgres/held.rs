@@ -43,6 +43,7 @@ async fn hold(place: &Place, mode: &str, options: &Options) -> Result<Vec<Row>> 
     let connections = (place.clients() - before) as f64;
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
     ensure!(lost == 0, "{lost} of {LOCKS} locks were lost");
+    ensure!(options.pairs == 1 || per_third > 0.5, "their renewals were not counted: {per_third}");
     let releases = stream::iter(guards).map(|guard| guard.release());
     releases.buffered(64).try_collect::<Vec<_>>().await?;
     let row = |what: &str, value, goal| {

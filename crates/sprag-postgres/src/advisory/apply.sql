@@ -9,6 +9,7 @@ DECLARE
   session text := current_setting('sprag.session');
   channel text := 'sprag_' || session;
   answer jsonb;
+  urged record;
   outsider text;
   leaving boolean := false;
   had boolean := false;
@@ -29,8 +30,9 @@ BEGIN
       AND NOT sprag.take_grip(ns, lock, asked, lock_key, answer -> 'outcome' -> 'granted' -> 'mode')
     THEN
       -- Who pushes a holder aside has waited for it already.
-      leaving := sprag.urge_v1(lock_key, CASE WHEN command ? 'steal' THEN 100 ELSE 1000 END) > 0;
-      outsider := coalesce(sprag.outsider(ns, lock, lock_key), CASE
+      urged := sprag.urge_v1(lock_key, CASE WHEN command ? 'steal' THEN 100 ELSE 1000 END);
+      leaving := urged.left_over > 0;
+      outsider := coalesce(urged.spared, sprag.outsider(ns, lock, lock_key), CASE
         WHEN leaving THEN 'its last holder, which was asked to let go'
         WHEN sprag.is_quiet() THEN 'whoever held it when the server crashed a moment ago'
         ELSE 'somebody who was just here' END);
@@ -39,7 +41,11 @@ BEGIN
       END IF;
     END IF;
   EXCEPTION WHEN SQLSTATE 'SP001' THEN
-    answer := sprag.answer(sprag.now_us(), '"held"');
+    -- Who may wait for other readers waits for those of other programs too.
+    answer := sprag.answer(sprag.now_us(), CASE
+      WHEN what = 'convert' AND (command ->> 'queue')::boolean
+        AND sprag.mode_of(ns, lock, asked) <> '"shared"' THEN '{"queued": {"ahead": 0}}'::jsonb
+      ELSE '"held"' END);
   END;
   IF outsider IS NULL AND NOT had AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
     answer := sprag.fresh(ns, lock, command, answer);
@@ -53,6 +59,13 @@ BEGIN
     PERFORM sprag.let_go(asked);
   END IF;
   RETURN answer || jsonb_build_object('session', session, 'outsider', outsider, 'leaving', leaving);
+END $$;
+
+-- What a lease has by the record.
+CREATE FUNCTION sprag.mode_of(ns text, lock text, asked text) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT sprag.hold_of((sprag.whole(k)).holders, asked) -> 'mode' FROM sprag.lock AS k
+    WHERE k.space = ns AND k.name = lock);
 END $$;
 
 -- Takes the session lock for those of this session who were granted the lock. Who cannot have it is
@@ -100,7 +113,7 @@ DECLARE
   asked text;
 BEGIN
   session := current_setting('sprag.session');
-  FOR place IN 1 .. cardinality(locks) LOOP
+  FOR place IN 1 .. cardinality(answers) LOOP
     answer := answers[place];
     -- Whose turn it is because another's time was over.
     IF answer ? 'told' THEN

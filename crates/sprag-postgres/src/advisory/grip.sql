@@ -106,10 +106,11 @@ BEGIN
     UNION SELECT k.plain_session FROM sprag.lock AS k WHERE k.space = ns
       AND k.plain_lease IS NOT NULL AND k.plain_session IS NOT NULL) AS seen
     WHERE sprag.is_over(session);
+  -- In the order of their names, as in `renew_v1`, so that nobody waits for each other.
   PERFORM sprag.bury_sessions(ns, held.name) FROM (
     SELECT g.name FROM sprag.grip AS g WHERE g.space = ns AND g.session = ANY(over)
     UNION SELECT k.name FROM sprag.lock AS k WHERE k.space = ns AND k.plain_lease IS NOT NULL
-      AND k.plain_session = ANY(over)) AS held;
+      AND k.plain_session = ANY(over) ORDER BY 1) AS held;
 END $$;
 
 -- The session of this connection, and that it lives: a lock in the space of two numbers, where no
@@ -148,15 +149,19 @@ BEGIN
 END $$;
 
 -- Lets go of all that this session has no right to any more, and shows that it lives. The client
--- names the locks whose time is over.
+-- names the locks whose time is over. They are taken in the order in which everybody takes several,
+-- rows by name and grips by lease: else two could wait for each other.
 CREATE FUNCTION sprag.let_go_v1(ns text, overdue text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   g sprag.grip;
   ms bigint := sprag.now_us() / 1000;
 BEGIN
-  PERFORM sprag.run(ns, name, '{"do": "reap"}', NULL) FROM unnest(overdue) AS named(name);
+  PERFORM sprag.run(ns, named.name, '{"do": "reap"}', NULL)
+    FROM (SELECT DISTINCT one COLLATE "C" AS name FROM unnest(overdue) AS all_of(one) ORDER BY 1)
+      AS named;
   FOR g IN SELECT * FROM sprag.grip AS e
     WHERE e.session = current_setting('sprag.session') AND NOT sprag.is_due(e, ms)
+    ORDER BY e.lease
   LOOP
     PERFORM sprag.let_go(g.lease);
     -- Who was granted the lock meanwhile waits for this.
@@ -167,15 +172,25 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Whether a process of the server has a key. One that has another's number by now has not.
+CREATE FUNCTION sprag.has_key(its_pid int, lock_key bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = its_pid
+    AND l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND (l.classid::bigint << 32 | l.objid::bigint) = lock_key);
+END $$;
+
 -- Asks the sessions that have a key without right to let go of it; who does not for so long is
--- disconnected. The number of those.
-CREATE FUNCTION sprag.urge_v1(lock_key bigint, patience_ms bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
+-- disconnected. The number of those, and who of them this user may not disconnect.
+CREATE FUNCTION sprag.urge_v1(lock_key bigint, patience_ms bigint, OUT left_over bigint,
+  OUT spared text) LANGUAGE plpgsql AS $$
 DECLARE
   g sprag.grip;
   ms bigint := sprag.now_us() / 1000;
-  left_over bigint := 0;
 BEGIN
+  left_over := 0;
   FOR g IN
     SELECT * FROM sprag.grip AS e WHERE e.key = lock_key AND NOT sprag.is_due(e, ms)
       AND e.session <> current_setting('sprag.session') ORDER BY e.lease FOR UPDATE
@@ -187,12 +202,17 @@ BEGIN
       IF g.asked_ms IS NULL THEN
         UPDATE sprag.grip AS e SET asked_ms = ms WHERE e.lease = g.lease;
         PERFORM pg_notify('sprag_' || g.session, 'let go');
-      ELSIF g.asked_ms + patience_ms <= ms THEN
-        PERFORM pg_terminate_backend(g.pid);
+      ELSIF g.asked_ms + patience_ms <= ms AND sprag.has_key(g.pid, lock_key) THEN
+        BEGIN
+          PERFORM pg_terminate_backend(g.pid);
+        EXCEPTION WHEN insufficient_privilege THEN
+          spared := format('its last holder, pid %s, which does not let go and which this user may '
+            'not disconnect: let an administrator type GRANT pg_signal_backend TO %I, or end it',
+            g.pid, current_user);
+        END;
       END IF;
     END IF;
   END LOOP;
-  RETURN left_over;
 END $$;
 
 -- Takes the session lock for a lease, or another kind of it.

@@ -33,7 +33,7 @@ const RENEW: &str =
     "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4)";
 const LOOK_OUTSIDE: &str = "SELECT sprag.look_outside_v1($1, $2, $3)";
 const BURY: &str = "SELECT sprag.bury_all_sessions_v1($1)::text";
-const URGE: &str = "SELECT sprag.urge_v1($1, $2), pg_sleep(0.01)::text";
+const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
 /// What is worth preparing.
 pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
@@ -188,6 +188,37 @@ impl AdvisoryStore {
         Err(Error::new(ErrorKind::StoreFull, Operation::Acquire, message).on(&request.name))
     }
 
+    /// Renews in one statement, as many of the first as there is time for.
+    async fn renew_some(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
+        let keys: Vec<i64> = names.iter().map(|name| key(&self.rows.namespace, name)).collect();
+        let commands = leases.iter().map(|renewal| {
+            let renewal = Renewal { bind: Bind::Keep, ..renewal.clone() };
+            written(&Command::renew(&renewal, any_session()), self.capability.max_waiters)
+        });
+        let commands: Vec<_> = commands.collect();
+        let call = Call::new(RENEW)
+            .text(&self.rows.namespace)
+            .with(names, Type::TEXT_ARRAY)
+            .text(format!("[{}]", commands.join(",")))
+            .with(keys, Type::INT8_ARRAY);
+        let sent = BootClock.now();
+        let rows = self.rows.ask(Operation::Renew, call).await?;
+        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
+        if answers.is_empty() || answers.len() > leases.len() {
+            return Err(no_row().during(Operation::Renew));
+        }
+        let renewed = answers.into_iter().zip(leases).zip(&rows).map(|((answer, lease), row)| {
+            let renewed = answer.outcome.into_renewed(&answer.record, lease);
+            if matches!(renewed, Renewed::Held(_)) {
+                let until = sent.plus(lease.ttl);
+                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
+            }
+            renewed
+        });
+        Ok(renewed.collect())
+    }
+
     fn keep(&self, request: &Request, session: String) {
         let until = BootClock.now().plus(request.ttl);
         self.holdings.keep(request.lease, &request.name, session, until);
@@ -203,18 +234,27 @@ impl AdvisoryStore {
         Some(Attempt::Granted(Grant { fence, mode: request.mode, took_over: false }))
     }
 
-    /// Asks those who have the lock without right to let go of it, until they do.
-    async fn urge(&self, name: &LockName, patience: Duration, times: usize) -> Result<()> {
+    /// Asks those who have the lock without right to let go of it, until they do. Tells of whom
+    /// this user may not disconnect.
+    async fn urge(
+        &self,
+        name: &LockName,
+        patience: Duration,
+        times: usize,
+    ) -> Result<Option<String>> {
+        let mut spared = None;
         for _ in 0..times {
             let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
             let number = key(&self.rows.namespace, name.as_str());
             let call = Call::new(URGE).with(number, Type::INT8).with(patience, Type::INT8);
             let rows = self.rows.ask(Operation::Evict, call).await?;
-            if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) {
-                break;
+            let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
+            if row.get::<_, i64>(0) == 0 {
+                return Ok(None);
             }
+            spared = row.get(1);
         }
-        Ok(())
+        Ok(spared)
     }
 }
 
@@ -296,33 +336,11 @@ impl Store for AdvisoryStore {
             let error = Error::new(ErrorKind::Unsupported, Operation::Renew, message);
             return Err(error.on(&detached.name).at(STORE));
         }
-        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
-        let keys: Vec<i64> = names.iter().map(|name| key(&self.rows.namespace, name)).collect();
-        let commands = leases.iter().map(|renewal| {
-            let renewal = Renewal { bind: Bind::Keep, ..renewal.clone() };
-            written(&Command::renew(&renewal, any_session()), self.capability.max_waiters)
-        });
-        let commands: Vec<_> = commands.collect();
-        let call = Call::new(RENEW)
-            .text(&self.rows.namespace)
-            .with(names, Type::TEXT_ARRAY)
-            .text(format!("[{}]", commands.join(",")))
-            .with(keys, Type::INT8_ARRAY);
-        let sent = BootClock.now();
-        let rows = self.rows.ask(Operation::Renew, call).await?;
-        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
-        if answers.len() != leases.len() {
-            return Err(no_row().during(Operation::Renew));
+        let mut renewed = Vec::with_capacity(leases.len());
+        while renewed.len() < leases.len() {
+            renewed.extend(self.renew_some(&leases[renewed.len()..]).await?);
         }
-        let renewed = answers.into_iter().zip(leases).zip(&rows).map(|((answer, lease), row)| {
-            let renewed = answer.outcome.into_renewed(&answer.record, lease);
-            if matches!(renewed, Renewed::Held(_)) {
-                let until = sent.plus(lease.ttl);
-                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
-            }
-            renewed
-        });
-        Ok(renewed.collect())
+        Ok(renewed)
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
@@ -333,7 +351,6 @@ impl Store for AdvisoryStore {
         let context = done.answer.context(self.capability.max_waiters);
         let converted = match done {
             Done { outsider: Some(_), leaving: true, .. } => Ok(Converted::Waiting),
-            Done { outsider: Some(_), .. } => Ok(Converted::Blocked),
             Done { answer, .. } => answer.outcome.into_converted(conversion, &context),
         };
         if !matches!(converted, Ok(Converted::Waiting)) {
@@ -383,8 +400,12 @@ impl Store for AdvisoryStore {
         let command = Command::evict(eviction);
         let done = self.run(Operation::Evict, &eviction.name, &command).await?;
         let evicted = done.answer.outcome.into_evicted();
-        if matches!(evicted, Evicted::Broken(_)) {
-            self.urge(&eviction.name, PATIENCE, URGES * 5).await?;
+        if matches!(evicted, Evicted::Broken(_))
+            && let Some(who) = self.urge(&eviction.name, PATIENCE, URGES * 5).await?
+        {
+            let message = format!("the lock is broken, and still in the way is {who}");
+            let error = Error::new(ErrorKind::Refused, Operation::Evict, message);
+            return Err(error.on(&eviction.name).at(STORE));
         }
         Ok(evicted)
     }

@@ -10,7 +10,7 @@ pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $
 pub(crate) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7, $8)";
 /// A release, the short way if there is one.
 pub(crate) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4, $5)";
-/// Many renewals.
+/// Many renewals, as many as fit into half a second.
 pub(super) const RENEW: &str = "SELECT unnest(sprag.renew_v1($1, $2, $3::text::jsonb, $4))::text";
 /// What is worth preparing.
 pub(super) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];

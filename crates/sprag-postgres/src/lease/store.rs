@@ -131,6 +131,29 @@ impl PostgresStore {
         Ok(plain)
     }
 
+    /// Renews in one statement, as many of the first as there is time for.
+    async fn renew_some(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
+        let commands = leases.iter().map(|renewal| Command::renew(renewal, self.session));
+        let commands: Vec<_> =
+            commands.map(|command| written(&command, self.capability.max_waiters)).collect();
+        let call = Call::new(RENEW)
+            .durable()
+            .text(&self.namespace)
+            .with(names, Type::TEXT_ARRAY)
+            .text(format!("[{}]", commands.join(",")))
+            .with(self.channel.clone(), Type::TEXT);
+        let rows = self.ask(Operation::Renew, call).await?;
+        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
+        if answers.is_empty() || answers.len() > leases.len() {
+            return Err(no_row().during(Operation::Renew));
+        }
+        let pairs = answers.into_iter().zip(leases);
+        Ok(pairs
+            .map(|(answer, lease)| answer.outcome.into_renewed(&answer.record, lease))
+            .collect())
+    }
+
     pub(crate) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
         self.link.ask(call).await.map_err(|error| error.during(operation).at(STORE))
     }
@@ -263,25 +286,11 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
-        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
-        let commands = leases.iter().map(|renewal| Command::renew(renewal, self.session));
-        let commands: Vec<_> =
-            commands.map(|command| written(&command, self.capability.max_waiters)).collect();
-        let call = Call::new(RENEW)
-            .durable()
-            .text(&self.namespace)
-            .with(names, Type::TEXT_ARRAY)
-            .text(format!("[{}]", commands.join(",")))
-            .with(self.channel.clone(), Type::TEXT);
-        let rows = self.ask(Operation::Renew, call).await?;
-        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
-        if answers.len() != leases.len() {
-            return Err(no_row().during(Operation::Renew));
+        let mut renewed = Vec::with_capacity(leases.len());
+        while renewed.len() < leases.len() {
+            renewed.extend(self.renew_some(&leases[renewed.len()..]).await?);
         }
-        let pairs = answers.into_iter().zip(leases);
-        Ok(pairs
-            .map(|(answer, lease)| answer.outcome.into_renewed(&answer.record, lease))
-            .collect())
+        Ok(renewed)
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {

@@ -96,6 +96,19 @@ impl Database {
     pub fn sql(&self, text: &str) -> String {
         self.place.sql(&self.name, text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
+
+    /// Which processes of the server have the advisory lock of a key, one after the other.
+    ///
+    /// # Panics
+    ///
+    /// If it does not tell.
+    pub fn holders_of(&self, key: i64) -> String {
+        self.sql(&format!(
+            "SELECT string_agg(pid::text, ' ') FROM pg_locks WHERE locktype = 'advisory' AND granted \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+             AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = {key}"
+        ))
+    }
 }
 
 impl Drop for Database {

@@ -1,15 +1,17 @@
 //! Real PostgreSQL servers for tests: [`Database`] in one that all tests share, [`PostgresServer`]
-//! for those that stop it, and [`PgBouncer`] in front of either.
+//! for those that stop it, [`PgBouncer`] in front of either, and [`Psql`] beside us.
 //!
 //! PostgreSQL refuses to run as root, so everything is started as the user `postgres` then.
 
 mod bouncer;
 mod database;
 mod private;
+mod psql;
 
 pub use bouncer::{PgBouncer, PoolMode};
 pub use database::Database;
 pub use private::PostgresServer;
+pub use psql::Psql;
 
 use std::fs;
 use std::net::TcpListener;
