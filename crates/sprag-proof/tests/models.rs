@@ -246,6 +246,7 @@ fn each_rule_of_redlock_is_needed() {
         (Rule::WriteBackAnywhere, &small),
         (Rule::DeadlineFromReply, &small),
         (Rule::FreshNodeVotes, &fresh),
+        (Rule::SilenceIsProof, &fresh),
         (Rule::FreshFences, &fresh),
         (Rule::FreesLaterAttempts, &late),
     ] {

@@ -6,7 +6,8 @@
 //! the send of an extension that a majority granted. What a client gives up it frees everywhere.
 //!
 //! A request may be lost, its answer may be lost, and it may arrive long after its sender gave it
-//! up. A node may restart empty; then it does not vote for a TTL. Its fences start from its clock
+//! up. A node may restart empty; then it does not vote for a TTL, whatever the others say: those that
+//! know of the lease may be silent. Its fences start from its clock
 //! again, which is assumed to be ahead of all fences given out before the restart: the clocks of the
 //! nodes may differ by less than the time that a restarted node does not vote.
 //!
@@ -58,6 +59,9 @@ pub enum Rule {
     WriteBackAnywhere,
     /// Wrong: a node that restarted empty votes at once.
     FreshNodeVotes,
+    /// Wrong: a node that restarted empty votes at once if it and others that make a majority together
+    /// know of no lock. The one that does may be silent.
+    SilenceIsProof,
     /// Wrong: a node that restarted empty gives out fences from the beginning.
     FreshFences,
     /// Wrong: the validity counts from the last answer.
@@ -123,6 +127,8 @@ pub struct Node {
     pub(super) fence: u64,
     /// For how long it does not vote.
     pub(super) rest: u8,
+    /// Whether it knows that a lock was asked for. Only noted where a rule asks for it.
+    pub(super) asked: bool,
 }
 
 /// A key, which ends when it is as old as the TTL.

@@ -28,12 +28,25 @@ pub(super) enum Said {
     Late,
     /// The node has forgotten what it knew.
     Fresh,
+    /// The same, when a node is asked about itself.
+    Blank(Blank),
     /// It has, and waits for so many milliseconds before it votes again.
     Rests(u64),
     /// Nobody has the key there; with the fence stored there.
     Free(Fence),
     /// It votes, from so many milliseconds on; and the longest lease it has seen.
     Marked { longest_ms: u64, rests_ms: u64 },
+}
+
+/// What a node says about itself that has forgotten what it knew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Blank {
+    /// Another one each time that it forgets.
+    pub(super) life: String,
+    /// For how long it is known to have forgotten.
+    pub(super) age_ms: u64,
+    /// The longest lease that it still knows of.
+    pub(super) longest_ms: u64,
 }
 
 /// What is kept about a holder, for people.
@@ -64,6 +77,11 @@ impl FromValue for Answer {
             }
             "late" => Said::Late,
             "fresh" => Said::Fresh,
+            "blank" => Said::Blank(Blank {
+                life: String::from_value(parts.next()?)?,
+                age_ms: u64::from_value(parts.next()?)?,
+                longest_ms: u64::from_value(parts.next()?)?,
+            }),
             "rests" => Said::Rests(u64::from_value(parts.next()?)?),
             "free" => {
                 // Where the holder would be.

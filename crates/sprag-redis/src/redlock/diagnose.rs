@@ -3,7 +3,7 @@
 use sprag_core::diagnosis::Finding;
 use sprag_core::{Operation, Result};
 
-use super::membership::look;
+use super::membership::{GRACE, NOT_YET, look};
 use super::nodes::Nodes;
 use crate::hello::Info;
 use crate::script::Call;
@@ -11,7 +11,7 @@ use crate::script::Call;
 /// Asks every node, and judges what they say.
 pub(super) async fn diagnose(nodes: &Nodes, fences: bool) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    let (census, failures) = look(nodes, -1).await;
+    let (census, failures) = look(nodes, GRACE).await;
     let (votes, count, needed) = (census.votes.len(), nodes.count(), nodes.majority());
     findings.push(match votes {
         _ if votes == count => Finding::good(format!("nodes: all {count} vote, {needed} decide")),
@@ -27,10 +27,9 @@ pub(super) async fn diagnose(nodes: &Nodes, fences: bool) -> Result<Vec<Finding>
             format!("{address} was restarted, may have forgotten locks and rests for {left} s");
         findings.push(Finding::warn(text));
     }
-    for node in &census.fresh {
+    for (node, _) in &census.fresh {
         let address = nodes.link(*node).address();
-        findings
-            .push(Finding::note(format!("{address} knows of no lock; the next one lets it in")));
+        findings.push(Finding::note(format!("{address} knows of no lock, and {NOT_YET}")));
     }
     let asking = (0..count).map(|node| {
         (node, async move { nodes.link(node).ask::<String>(Call::plain(&["INFO"])).await })

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::answer::{About, Said};
 use super::ballot::Ballot;
-use super::membership::Membership;
+use super::membership::{GRACE, Membership};
 use super::names::names;
 use super::nodes::{Ask, Failures, Nodes};
 use super::{RedlockConfig, STORE, diagnose};
@@ -105,10 +105,10 @@ impl RedlockStore {
     ) -> Result<Self> {
         config.check()?;
         let nodes = Arc::new(Nodes::start(&config)?);
-        let membership = Arc::new(Membership::new(&config.nodes[0]));
+        let membership = Arc::new(Membership::new(&config));
         let (asked, admits) = (Arc::clone(&nodes), Arc::clone(&membership));
         nodes.timers.run(async move {
-            let (census, failures) = admits.admit(&asked).await;
+            let (census, failures) = admits.admit(&asked, asked.timeout).await;
             let heard = census.votes.len() + census.rests.len();
             let failed = || Err(asked.no_majority(Operation::Open, None, &failures));
             opened(if heard < asked.majority() { failed() } else { Ok(()) });
@@ -121,6 +121,17 @@ impl RedlockStore {
             attempts: AtomicU64::new(1),
             waiting: AtomicUsize::new(0),
         })
+    }
+
+    /// From time to time, lets in nodes that have forgotten their locks. Nobody waits for it, and
+    /// nobody needs them for now: once the others are down, there is nobody to say when they may vote.
+    fn look_after_members(&self) {
+        if self.membership.is_due(BootClock.now()) {
+            let (nodes, membership) = (Arc::clone(&self.nodes), Arc::clone(&self.membership));
+            self.nodes.timers.run(async move {
+                drop(membership.admit(&nodes, GRACE).await);
+            });
+        }
     }
 
     /// A fence that is larger than what any node would choose by itself.
@@ -159,7 +170,7 @@ impl RedlockStore {
         };
         let mut ballot = Ballot::new(request.lease, self.nodes.count());
         let mut asks: Vec<Ask> = (0..self.nodes.count()).map(take).collect();
-        let mut failures = Failures::default();
+        let (mut failures, mut kept_out) = (Failures::default(), Vec::new());
         for _ in 0..ROUNDS {
             let left = end.since(BootClock.now());
             asks.iter().for_each(|(node, _)| ballot.take_back(*node));
@@ -168,15 +179,16 @@ impl RedlockStore {
                 !ballot.is_open()
             });
             failures.absorb(asked.await);
-            let decided = ballot.is_won() || ballot.gone().is_some() || ballot.is_hopeless();
-            if decided || left.is_zero() {
+            if ballot.is_won() || ballot.gone().is_some() || ballot.is_hopeless() {
                 break;
             }
             if ballot.is_anybody_fresh() {
-                self.membership.admit(&self.nodes).await;
+                let (census, _) = self.membership.admit(&self.nodes, GRACE).await;
+                kept_out = census.fresh.into_iter().map(|(node, _)| node).collect();
             }
-            asks = ballot.ask_again().into_iter().map(take).collect();
-            if asks.is_empty() {
+            let again = ballot.ask_again().into_iter();
+            asks = again.filter(|node| !kept_out.contains(node)).map(take).collect();
+            if asks.is_empty() || end <= BootClock.now() {
                 break;
             }
         }
@@ -349,6 +361,7 @@ impl Store for RedlockStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         self.membership.uses(request.ttl);
+        self.look_after_members();
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
         let (ballot, mut failures) = self.vote(request, attempt).await?;
         if ballot.is_won() {
@@ -374,6 +387,7 @@ impl Store for RedlockStore {
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        self.look_after_members();
         try_join_all(leases.iter().map(|renewal| self.extend(renewal))).await
     }
 

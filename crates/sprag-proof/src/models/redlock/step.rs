@@ -132,6 +132,7 @@ impl Redlock {
                     None => node.fence = if index == 0 { newest + 2 } else { node.fence + 1 },
                 }
                 node.key = Some(Key { attempt, age: 0 });
+                node.asked = self.rule == Rule::SilenceIsProof;
             }
             Ask::Store(fence) => {
                 let held = node.key.as_ref().is_some_and(same) && node.rest == 0;
@@ -189,12 +190,19 @@ impl Redlock {
 
     fn restart(&self, state: &mut State, index: usize) {
         let newest = state.newest_fence();
+        let ignorant = state.nodes.iter().enumerate();
+        let ignorant = ignorant.filter(|(other, node)| *other == index || !node.asked).count();
+        let votes = match self.rule {
+            Rule::FreshNodeVotes => true,
+            Rule::SilenceIsProof => ignorant > self.nodes / 2,
+            _ => false,
+        };
         let node = &mut state.nodes[index];
         if node.key.take().is_some() {
             self.happened.note(RESTARTED);
         }
         node.fence = if self.rule == Rule::FreshFences { 0 } else { newest };
-        node.rest = if self.rule == Rule::FreshNodeVotes { 0 } else { self.ttl };
+        (node.rest, node.asked) = (if votes { 0 } else { self.ttl }, false);
     }
 }
 

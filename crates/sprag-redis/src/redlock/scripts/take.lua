@@ -1,13 +1,15 @@
 -- One vote for one attempt of a lease; see fast_take.lua for the arguments.
 
+local lease, attempt, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local no = abstention()
 if no then
   return no
-elseif now > tonumber(ARGV[4]) then
+end
+-- Also if it comes too late: others may have granted it.
+note_length(ttl)
+if now > tonumber(ARGV[4]) then
   return { 'late', now_us }
 end
-local lease, attempt, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-note_length(ttl)
 local known = call('HMGET', KEYS[2], 'fence', 'kept', 'over', 'gone')
 local reason = reason_of(known[3], known[4], lease)
 local free = not reason and call('SET', KEYS[1], lease, 'NX', 'PX', ttl)

@@ -58,6 +58,9 @@ end
 local no = abstention()
 if no then
   return no
+elseif what == 'extend' then
+  -- Also if it is not held here: others may extend it.
+  note_length(tonumber(ARGV[3]))
 end
 -- In its last millisecond a key is still there, although its time is over.
 if not mine or call('PTTL', KEYS[1]) <= 0 then
@@ -71,7 +74,6 @@ elseif what == 'store' then
   call('HSET', KEYS[2], 'fence', string.format('%.0f', fence))
 else
   local ttl = tonumber(ARGV[3])
-  note_length(ttl)
   call('PEXPIRE', KEYS[1], ttl)
   if who.lease == lease then
     local detached = ARGV[4] ~= '' and ARGV[4] or who.detached

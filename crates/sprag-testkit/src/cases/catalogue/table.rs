@@ -90,7 +90,7 @@ pub const CATALOGUE: &[Tested] = &[
     tested("F31", &[], "tests/redis_faults"),
     tested("F32", &[], "tests/redis_faults"),
     tested("F33", &[], "tests/redis_faults"),
-    tested("F34", &[], "tests/redlock_faults.rs"),
+    tested("F34", &[], "tests/redlock_faults"),
     tested("F35", &["lost::the_end_of_the_session_is_the_end_of_the_lock"], "tests/postgres_server.rs"),
     tested("F36", &[], "tests/postgres_processes.rs"),
     tested("F37", &[], "tests/postgres_server.rs"),
