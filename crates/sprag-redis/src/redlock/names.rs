@@ -5,25 +5,38 @@ use std::collections::BTreeSet;
 use sprag_core::store::Listing;
 use sprag_core::{LockName, Operation, Result};
 
-use super::nodes::Nodes;
+use super::membership::GRACE;
+use super::nodes::{Failures, Nodes};
 use crate::script::Call;
 
 /// How many keys a node looks at in one step.
 const STEP: &str = "1000";
 
 /// All names that a majority of nodes knows, in order, after those that were listed before. A lock
-/// that is held is known to every majority.
+/// that is held is known to every majority, so nobody waits long for the others.
 pub(super) async fn names(nodes: &Nodes, listing: &Listing) -> Result<BTreeSet<LockName>> {
     let mut names = BTreeSet::new();
-    let mut answered = 0;
-    let asking = (0..nodes.count()).map(|node| (node, names_on(nodes, node)));
-    let failures = nodes
-        .gather(asking, nodes.timeout, |_, found| {
-            answered += usize::from(found.is_some());
-            names.extend(found.unwrap_or_default());
-            answered == nodes.count()
-        })
-        .await;
+    let mut missing: Vec<usize> = (0..nodes.count()).collect();
+    let mut failures = Failures::default();
+    for (patience, enough) in [(nodes.timeout, nodes.majority()), (GRACE, nodes.count())] {
+        let mut awaited = missing.len();
+        let asked = missing.clone();
+        let asking = asked.into_iter().map(|node| (node, names_on(nodes, node)));
+        failures = nodes
+            .gather(asking, patience, |node, found| {
+                awaited -= 1;
+                if let Some(found) = found {
+                    missing.retain(|other| *other != node);
+                    names.extend(found);
+                }
+                awaited == 0 || nodes.count() - missing.len() >= enough
+            })
+            .await;
+        if missing.is_empty() {
+            break;
+        }
+    }
+    let answered = nodes.count() - missing.len();
     if answered < nodes.majority() {
         return Err(nodes.no_majority(Operation::List, None, &failures));
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sprag::{Locks, Store};
+use sprag_core::store::Listing;
 use sprag_testkit::proxy::Proxy;
 use sprag_testkit::redis_server::{RedisServer, RedisSetup};
 use sprag_testkit::support::{LONG, eventually, timed};
@@ -88,6 +89,10 @@ async fn everything_works(locks: &Locks, other: &Locks) {
     let (tried, took) = timed(other.lock("report").try_acquire()).await;
     assert!(tried.unwrap().is_none() && took < AT_ONCE, "refused after {took:?}");
     let view = other.inspect("report").await.unwrap();
+    let (listed, took) = timed(other.list(&Listing::default())).await;
+    assert_eq!(listed.unwrap().locks.len(), 1);
+    assert!(took < AT_ONCE, "listed after {took:?}");
+    assert_eq!((view.holders[0].fence, view.fence), (guard.fence(), guard.fence()));
     let fence = guard.fence();
     let (released, took) = timed(guard.release()).await;
     released.unwrap();
