@@ -4,10 +4,10 @@ const path = require("path");
 const Redis = require("ioredis");
 const Redlock = require("redlock");
 
-const [mode, host, port, key, folder] = process.argv.slice(2);
-const client = new Redis(Number(port), host);
+const [mode, host, ports, key, folder] = process.argv.slice(2);
+const clients = ports.split(",").map((port) => new Redis(Number(port), host));
 const redlock = (retryCount) =>
-  new Redlock([client], { retryCount, retryDelay: 2, retryJitter: 2 });
+  new Redlock(clients, { retryCount, retryDelay: 2, retryJitter: 2 });
 const TTL = 10000;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -25,10 +25,11 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(command: Command, server: &RedisServer, words: &[&str]) -> Self {
-        let port = server.port().to_string();
+    fn start(command: Command, place: &Place, words: &[&str]) -> Self {
+        let ports: Vec<_> = place.servers.iter().map(|server| server.port().to_string()).collect();
+        let ports = ports.join(",");
         let (mode, rest) = words.split_first().expect("a mode");
-        let words = [&[*mode, "127.0.0.1", &port, "sprag:report"], rest].concat();
+        let words = [&[*mode, "127.0.0.1", &ports, "sprag:report"], rest].concat();
         let mut command = command;
         // Who reads no arguments of its own finds them here.
         command.env(PEER, words.join(" ")).args(&words);
@@ -102,39 +103,64 @@ impl Section {
     }
 }
 
-async fn exclude_each_other(start: Start) {
+/// Where the locks are: on one server, or on a majority of several.
+struct Place {
+    servers: Vec<RedisServer>,
+}
+
+impl Place {
+    fn url(&self) -> String {
+        if let [server] = &self.servers[..] {
+            return server.url();
+        }
+        let nodes: Vec<_> = self.servers.iter().map(RedisServer::address).collect();
+        // For the sake of machines that are busy.
+        format!("redlock://{}?node_timeout_ms=500", nodes.join(","))
+    }
+
+    fn locks(&self) -> Locks {
+        Locks::open(&self.url()).expect("the servers are there")
+    }
+}
+
+async fn exclude_each_other(start: Start, servers: usize) {
     if RedisServer::skipped() {
         return;
     }
     let Some(_) = start() else { return };
-    let server = RedisSetup::new().tcp().start().await;
-    one_by_one(start, &server).await;
-    all_at_once(start, &server).await;
+    let servers = RedisServer::several(servers, &RedisSetup::new().tcp()).await;
+    let place = Place { servers };
+    one_by_one(start, &place).await;
+    all_at_once(start, &place).await;
 }
 
-fn launch(start: Start, server: &RedisServer, words: &[&str]) -> Peer {
-    Peer::start(start().expect("it was there a moment ago"), server, words)
+fn launch(start: Start, place: &Place, words: &[&str]) -> Peer {
+    Peer::start(start().expect("it was there a moment ago"), place, words)
 }
 
 /// Whoever has it keeps the other out, and lets the other in when it is done.
-async fn one_by_one(start: Start, server: &RedisServer) {
-    let locks = Locks::open(&server.url()).expect("the server is there");
-    let tries = || tokio::task::block_in_place(|| launch(start, server, &["try"]).finish());
+async fn one_by_one(start: Start, place: &Place) {
+    let locks = place.locks();
+    let able = locks.store().capability();
+    let (shared, queue) = (able.shared, able.queue);
+    let tries = || tokio::task::block_in_place(|| launch(start, place, &["try"]).finish());
     assert_eq!(tries(), "granted", "nobody has it");
-    for request in [LockRequest::shared, |request| request] {
+    let kinds: [fn(LockRequest) -> LockRequest; 2] = [|request| request, LockRequest::shared];
+    for request in &kinds[..if shared { 2 } else { 1 }] {
         let guard = request(locks.lock("report").ttl(LONG)).acquire().await.expect("it is free");
         assert_eq!(tries(), "held", "we have it");
         guard.release().await.expect("it is ours");
     }
     assert_eq!(tries(), "granted", "we gave it back");
 
-    let mut peer = launch(start, server, &["hold"]);
+    let mut peer = launch(start, place, &["hold"]);
     assert_eq!(tokio::task::block_in_place(|| peer.word()), "granted");
     let tried = locks.lock("report").try_acquire().await.expect("the server answers");
     assert!(tried.is_none(), "the other one has it");
     let waiting = tokio::spawn(locks.lock("report").ttl(LONG).acquire());
-    let store = sprag::open(&server.url()).expect("the server is there");
-    let waits = || async { look(&store, "report").await.waiters.len() == 1 };
+    let store = sprag::open(&place.url()).expect("the servers are there");
+    // Nodes of which a majority decides do not know who waits.
+    let waits = || async { !queue || look(&store, "report").await.waiters.len() == 1 };
     eventually("we wait", waits).await;
     assert!(!waiting.is_finished(), "the other one has it");
     assert_eq!(tokio::task::block_in_place(|| peer.finish()), "released");
@@ -143,17 +169,17 @@ async fn one_by_one(start: Start, server: &RedisServer) {
 }
 
 /// Two of ours and two of theirs count together, and nobody loses a step.
-async fn all_at_once(start: Start, server: &RedisServer) {
+async fn all_at_once(start: Start, place: &Place) {
     let folder = tempfile::tempdir().expect("there is room for temporary files");
     let section = Section::at(&folder);
     std::fs::write(section.file("counter"), "0").expect("a file can be written");
     let path = folder.path().display().to_string();
-    let mut theirs = [(); 2].map(|()| launch(start, server, &["rounds", &path]));
+    let mut theirs = [(); 2].map(|()| launch(start, place, &["rounds", &path]));
     for peer in &mut theirs {
         assert_eq!(tokio::task::block_in_place(|| peer.word()), "ready");
     }
     let ours = [(); 2].map(|()| {
-        let locks = Locks::open(&server.url()).expect("the server is there");
+        let locks = place.locks();
         let section = section.clone();
         tokio::spawn(async move {
             for _ in 0..VISITS {
@@ -233,8 +259,9 @@ fn rslock() -> Option<Command> {
 /// The other side of [`rslock`].
 async fn play_rslock(words: &str) {
     let words: Vec<_> = words.split(' ').collect();
-    let (mode, host, port, key) = (words[0], words[1], words[2], words[3]);
-    let mut manager = rslock::LockManager::new(vec![format!("redis://{host}:{port}")]);
+    let (mode, host, ports, key) = (words[0], words[1], words[2], words[3]);
+    let urls: Vec<_> = ports.split(',').map(|port| format!("redis://{host}:{port}")).collect();
+    let mut manager = rslock::LockManager::new(urls);
     let ttl = Duration::from_secs(10);
     let say = |word: &str| {
         use std::io::Write as _;
@@ -281,23 +308,34 @@ async fn play_rslock(words: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_py_and_we_exclude_each_other() {
-    exclude_each_other(redis_py).await;
+    exclude_each_other(redis_py, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redlock_of_npm_and_we_exclude_each_other() {
-    exclude_each_other(redlock).await;
+    exclude_each_other(redlock, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_cli_and_we_exclude_each_other() {
-    exclude_each_other(redis_cli).await;
+    exclude_each_other(redis_cli, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rslock_and_we_exclude_each_other() {
     match std::env::var(PEER) {
         Ok(words) => play_rslock(&words).await,
-        Err(_) => exclude_each_other(rslock).await,
+        Err(_) => exclude_each_other(rslock, 1).await,
     }
+}
+
+/// Every library asks all three servers by itself, and a majority decides for all of us.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redlock_of_npm_and_we_exclude_each_other_by_majority() {
+    exclude_each_other(redlock, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rslock_and_we_exclude_each_other_by_majority() {
+    exclude_each_other(rslock, 3).await;
 }
