@@ -3,6 +3,7 @@
 
 mod down;
 mod forgetting;
+mod replies;
 
 use std::sync::Arc;
 use std::time::Duration;
