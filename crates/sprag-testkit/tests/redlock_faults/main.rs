@@ -3,6 +3,7 @@
 
 mod down;
 mod forgetting;
+mod refusals;
 mod replies;
 
 use std::sync::Arc;
