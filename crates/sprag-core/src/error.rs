@@ -144,6 +144,12 @@ impl Error {
         Self::new(ErrorKind::Lost(loss), Operation::Hold, message)
     }
 
+    /// The store could not say whether it renewed the lease.
+    pub(crate) fn unknown_renewal(lock: &LockName) -> Self {
+        let message = "the store could not tell whether it did: try again, or see its log";
+        Self::new(ErrorKind::Unavailable, Operation::Renew, message).on(lock)
+    }
+
     /// Names the lock.
     #[must_use]
     pub fn on(mut self, lock: &LockName) -> Self {

@@ -51,7 +51,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Renews many leases at once, holders and waiters alike; one answer for each, in order.
     ///
-    /// Never brings an expired lease back.
+    /// Never brings an expired lease back. One lease that cannot be renewed is no reason to fail the
+    /// others: it is [`Renewed::Unknown`]. An error means that nothing is known about any of them,
+    /// and so does no answer within [`renewal_limit`].
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>>;
 
     /// Turns a held lease into another mode.
@@ -242,6 +244,36 @@ pub enum Renewed {
     Waiting,
     /// The lease is gone.
     Lost(Loss),
+    /// Nothing is known about this one: it may have been renewed or not, and is asked again.
+    Unknown,
+}
+
+impl Renewed {
+    /// The answers for leases that were asked about one by one. Those that failed are
+    /// [`Unknown`](Self::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// The first one, if all have failed: it says more than that nothing is known.
+    pub fn of_each(answers: impl IntoIterator<Item = Result<Self>>) -> Result<Vec<Self>> {
+        let (mut first, mut known) = (None, false);
+        let of_one = |answer: Result<Self>| {
+            answer.inspect(|_| known = true).unwrap_or_else(|error| {
+                tracing::warn!(target: "sprag::renew", %error, "one of several renewals failed");
+                first.get_or_insert(error);
+                Self::Unknown
+            })
+        };
+        let answers = answers.into_iter().map(of_one).collect();
+        first.filter(|_| !known).map_or(Ok(answers), Err)
+    }
+}
+
+/// How long the client waits for the answer to [`Store::renew`]: short enough for another try
+/// before the first of the leases ends.
+pub fn renewal_limit(leases: &[Renewal]) -> Duration {
+    let shortest = leases.iter().map(|renewal| renewal.ttl).min().unwrap_or_default();
+    (shortest / 6).min(Duration::from_secs(2))
 }
 
 /// What is asked of [`Store::convert`].

@@ -280,7 +280,7 @@ impl GitHubStore {
                     mirror.forget(renewal.lease);
                 }
             }
-            Renewed::Waiting => {}
+            Renewed::Waiting | Renewed::Unknown => {}
         }
     }
 }
@@ -400,7 +400,12 @@ impl Store for GitHubStore {
         };
         let lost = || Renewed::Lost(Loss::StateLost);
         let answers = answers.into_iter().map(|end| end.or_else(|| renewed.next()));
-        let answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(lost)).collect();
+        let mut answers: Vec<_> = answers.map(|answer| answer.unwrap_or_else(lost)).collect();
+        for (renewal, answer) in leases.iter().zip(&mut answers) {
+            if *answer == Renewed::Unknown {
+                *answer = self.ended(renewal).await.map_or(Renewed::Unknown, Renewed::Lost);
+            }
+        }
         for (renewal, answer) in leases.iter().zip(&answers) {
             self.note(renewal, answer, sent);
         }

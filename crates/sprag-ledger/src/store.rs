@@ -348,10 +348,11 @@ impl Store for LedgerStore {
         self.push(jobs)?;
         let mut renewed = Vec::with_capacity(leases.len());
         for (renewal, reply) in leases.iter().zip(replies) {
-            let answer = self.hear(reply).await?;
-            renewed.push(answer.outcome.into_renewed(&answer.record, renewal));
+            let answer = self.hear(reply).await;
+            let answer = answer.map(|answer| answer.outcome.into_renewed(&answer.record, renewal));
+            renewed.push(answer);
         }
-        Ok(renewed)
+        Renewed::of_each(renewed)
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::select_ok;
 use sprag_core::{ErrorKind, Result};
 
 use crate::config::{Address, Place, RedisConfig};
@@ -10,6 +11,7 @@ use crate::error::{Trouble, error, strange_answer};
 use crate::link::Link;
 use crate::resp::{FromValue, Refused, Value};
 use crate::script::Call;
+use crate::timers::Timers;
 
 /// How often a request may be sent on to another server.
 const HOPS: usize = 5;
@@ -25,6 +27,7 @@ pub(crate) struct Cluster {
     map: Mutex<Map>,
     /// One at a time asks who has what.
     turn: tokio::sync::Mutex<()>,
+    pub(crate) timers: Timers,
 }
 
 #[derive(Debug, Default)]
@@ -55,8 +58,10 @@ enum Sent {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: RedisConfig, door: Arc<Link>) -> Self {
-        Self { config, door, map: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub(crate) fn new(config: RedisConfig, door: Arc<Link>) -> Result<Self> {
+        let (map, turn, timers) =
+            (Mutex::default(), tokio::sync::Mutex::default(), Timers::start()?);
+        Ok(Self { config, door, map, turn, timers })
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {
@@ -156,24 +161,21 @@ impl Cluster {
         }
         let mut links: Vec<_> = self.map().links.values().cloned().collect();
         links.push(Arc::clone(&self.door));
-        let mut failed = None;
-        for link in links {
-            match link.ask::<Value>(Call::plain(&["CLUSTER", "SLOTS"])).await {
-                Ok(answer) => {
-                    let slots = ranges(answer, link.host()).ok_or_else(|| {
-                        strange_answer("CLUSTER SLOTS is answered in another form")
-                    })?;
-                    let mut map = self.map();
-                    map.links.retain(|address, _| slots.iter().any(|it| it.master == *address));
-                    (map.slots, map.wrong) = (slots, false);
-                    map.drawn += 1;
-                    return Ok(());
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        drop(turn);
-        Err(failed.unwrap_or_else(|| error(ErrorKind::Unavailable, "the Cluster has no nodes")))
+        // All at once: whoever has its lock on a good one must not wait for one that hangs.
+        let asking = links.into_iter().map(|link| {
+            Box::pin(async move {
+                let answer = link.ask::<Value>(Call::plain(&["CLUSTER", "SLOTS"])).await?;
+                ranges(answer, link.host())
+                    .ok_or_else(|| strange_answer("CLUSTER SLOTS is answered in another form"))
+            })
+        });
+        let (slots, _) = select_ok(asking).await?;
+        let mut map = self.map();
+        map.links.retain(|address, _| slots.iter().any(|it| it.master == *address));
+        (map.slots, map.wrong) = (slots, false);
+        map.drawn += 1;
+        drop((map, turn));
+        Ok(())
     }
 }
 

@@ -27,6 +27,7 @@ mod resp;
 mod script;
 mod slot;
 mod store;
+mod timers;
 mod trail;
 mod way;
 mod wire;

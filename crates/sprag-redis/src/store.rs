@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select, try_join_all};
+use futures_util::stream::iter;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
 use sprag_core::record::wire::{Answer, clock_only};
-use sprag_core::record::{Command, Outcome};
+use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::store::{
     Attempt, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
-    Renewal, Renewed, Request,
+    Renewal, Renewed, Request, renewal_limit,
 };
 use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{
-    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
-    Store,
+    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Operation, Result,
+    SessionId, Store,
 };
 use tokio::sync::oneshot;
 
@@ -35,6 +37,9 @@ use crate::{diagnose, names, trail};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
+
+/// How many renewals are under way at a time: a server takes no more than twice as many requests.
+const RENEWED_AT_ONCE: usize = 8 << 10;
 
 /// Locks on one Redis server.
 ///
@@ -127,6 +132,11 @@ impl RedisStore {
             let mut answers = self.way.ask_all(&plain, calls).await?;
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+            if let (Command::Renew { .. }, Some(damage)) = (&command, damage(&answer)) {
+                // Nobody gets such a lock, but that this lease still has it cannot be said either.
+                tracing::error!(target: "sprag::redis", lock = %name, damage, "a lock is lost");
+                return Ok((lost_by_damage(), None));
+            }
             let answer = self.way.understand::<String>(answer)?;
             if let Some(message) = wire::handed_over(&answer) {
                 self.wakeups.hear(message);
@@ -157,6 +167,12 @@ impl RedisStore {
             }
         }
         Ok(answer)
+    }
+
+    async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
+        let command = Command::renew(renewal, self.session);
+        let answer = self.run(Operation::Renew, &renewal.name, command).await?;
+        Ok(answer.outcome.into_renewed(&answer.record, renewal))
     }
 
     /// Fails while the server may have forgotten who holds what.
@@ -220,6 +236,18 @@ fn granting(command: &Command) -> Option<(LeaseId, Option<u64>)> {
         Command::Renew { lease, .. } | Command::Convert { lease, .. } => Some((*lease, None)),
         _ => None,
     }
+}
+
+/// What is wrong with the keys of the lock for good, if that is the answer.
+fn damage(answer: &Value) -> Option<&str> {
+    let Value::No(refused) = answer else { return None };
+    matches!(refused.code.as_str(), "SPRAGCORRUPT" | "WRONGTYPE").then_some(&refused.said)
+}
+
+/// The answer for a lease of which nothing is left that could be understood.
+fn lost_by_damage() -> Answer {
+    let (outcome, record) = (Outcome::Gone(Loss::StateLost), Record::default());
+    Answer { now_us: 0, outcome, waiting: 0, record }
 }
 
 fn ended() -> sprag_core::Error {
@@ -308,12 +336,25 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
-        let renew = async |renewal: &Renewal| {
-            let command = Command::renew(renewal, self.session);
-            let answer = self.run(Operation::Renew, &renewal.name, command).await?;
-            Ok(answer.outcome.into_renewed(&answer.record, renewal))
+        if let [renewal] = leases {
+            return Ok(vec![self.renew_one(renewal).await?]);
+        }
+        let asking = leases.iter().enumerate();
+        let asking: Vec<_> =
+            asking.map(|(at, lease)| async move { (at, self.renew_one(lease).await) }).collect();
+        let mut asking = iter(asking).buffer_unordered(RENEWED_AT_ONCE);
+        // In time for the client to hear of those that are well.
+        let mut enough = Box::pin(self.way.enough_of(renewal_limit(leases) * 3 / 4));
+        let late = |renewal: &Renewal| {
+            let message = "its server did not answer in time: check that it is running";
+            Err(error(ErrorKind::Unavailable, message).during(Operation::Renew).on(&renewal.name))
         };
-        try_join_all(leases.iter().map(renew)).await
+        let mut renewed: Vec<Result<Renewed>> = leases.iter().map(late).collect();
+        while let Either::Left((Some((at, answer)), _)) = select(asking.next(), &mut enough).await {
+            renewed[at] = answer;
+        }
+        drop(asking);
+        Renewed::of_each(renewed)
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {

@@ -1,6 +1,7 @@
 //! [`Way`]: to the server that has a lock, or to all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sprag_core::{Operation, Result};
 
@@ -32,8 +33,16 @@ impl Way {
         let link = Arc::new(Link::start(config, opened)?);
         Ok(match in_cluster {
             None => Self::One(link),
-            Some(config) => Self::Many(Box::new(Cluster::new(config, link))),
+            Some(config) => Self::Many(Box::new(Cluster::new(config, link)?)),
         })
+    }
+
+    /// Ends when the other servers must not be made to wait any longer for one that does not answer.
+    pub(crate) async fn enough_of(&self, patience: Duration) {
+        match self {
+            Self::One(_) => std::future::pending().await,
+            Self::Many(cluster) => cluster.timers.sleep(patience).await,
+        }
     }
 
     /// The server that has `key`, as far as it is known.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sprag::{DistributedLock as _, Error, ErrorKind, LockState, Locks, Loss, advisory_key};
+use sprag::{Error, ErrorKind, LockState, Locks, Loss, advisory_key};
 use sprag_testkit::postgres_server::{Database, PgBouncer, PoolMode, PostgresServer, skipped};
 use sprag_testkit::proxy::Proxy;
 use sprag_testkit::support::{

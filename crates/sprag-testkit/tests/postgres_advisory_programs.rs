@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sprag::{ErrorKind, Locks, advisory_key};
+use sprag::{DistributedLock as _, ErrorKind, Locks, advisory_key};
 use sprag_testkit::postgres_server::{Database, Psql, skipped};
 use sprag_testkit::support::{LONG, eventually, let_time_pass, spawn_acquire, within};
 

@@ -1,6 +1,5 @@
 //! Renewals on PostgreSQL: long batches, restarts of the server, records that were damaged; and the
 //! five verbs.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sprag::audit::{AuditKind, AuditQuery};
 use sprag::store::{Evicted, Eviction};
-use sprag::{DistributedLock, Error, LockName, Locks, RedisDistributedLock, RetryConfig, Strategy};
+use sprag::{
+    DistributedLock, Error, LockName, Locks, Loss, RedisDistributedLock, RetryConfig, Strategy,
+};
 use sprag_testkit::redis_server::RedisServer;
 use sprag_testkit::support::{LONG, eventually, request, within};
 
@@ -71,6 +73,25 @@ async fn a_deleted_key_is_a_lost_lock() {
         assert!(after.fence() > before.fence(), "{how:?}: a fence went back");
         after.release().await.unwrap();
     }
+}
+
+/// The record of one lock is damaged for good: that lock is lost, and no other.
+#[tokio::test]
+async fn a_damaged_lock_takes_no_other_along() {
+    let Some(server) = server(&[]).await else { return };
+    let locks = Locks::open(&server.url()).unwrap();
+    let ttl = Duration::from_secs(1);
+    let damaged = locks.lock("a").ttl(ttl).acquire().await.unwrap();
+    let sound = locks.lock("b").ttl(ttl).acquire().await.unwrap();
+    let first = sound.valid_until();
+    server.ask(&["DEL", "sprag:a"]);
+    server.ask(&["RPUSH", "sprag:a", "x"]);
+    let loss = within("the damaged one is lost", damaged.lost()).await;
+    assert_eq!(loss, Loss::StateLost);
+    // Long enough to be lost if it was not renewed.
+    let renewed = || async { sound.valid_until() > first.plus(ttl * 2) };
+    eventually("the other is renewed", renewed).await;
+    assert!(sound.is_valid());
 }
 
 #[tokio::test]

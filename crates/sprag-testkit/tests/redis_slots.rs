@@ -41,6 +41,34 @@ async fn a_slot_that_moves_takes_its_locks_along() {
     locks.lock("job").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
 }
 
+/// A master that hangs takes its own locks along, and none of those on other masters.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_costs_no_lock_elsewhere() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let mut cluster = RedisCluster::start().await;
+    let locks = Locks::open(&cluster.url()).unwrap();
+    let ttl = Duration::from_secs(3);
+    let there = locks.lock("job").ttl(ttl).acquire().await.unwrap();
+    let owner = cluster.owner(cluster.slot("sprag:job")).unwrap();
+    let elsewhere =
+        |name: &&String| cluster.owner(cluster.slot(&format!("sprag:{name}"))) != Some(owner);
+    let names: Vec<_> = (0..20).map(|number| format!("other-{number}")).collect();
+    let names: Vec<_> = names.iter().filter(elsewhere).cloned().collect();
+    assert!(names.len() > 2, "{names:?}");
+    let mut others = Vec::new();
+    for name in names {
+        others.push(locks.lock(name).ttl(ttl).acquire().await.unwrap());
+    }
+    cluster.nodes()[owner].stop().await;
+    let until = there.valid_until().plus(ttl);
+    let all = || async { others.iter().all(|guard| guard.valid_until() > until) };
+    eventually("the others are renewed", all).await;
+    assert!(others.iter().all(|guard| guard.is_valid()), "lost with a master they are not on");
+    cluster.nodes()[owner].go_on();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_dies_is_followed_by_its_replica() {
     if RedisServer::skipped() {

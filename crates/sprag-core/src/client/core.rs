@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::fence::Fence;
 use crate::loss::Loss;
 use crate::mutant::mutant;
-use crate::store::{Bind, Released, Renewal, Renewed, Store};
+use crate::store::{Bind, Released, Renewal, Renewed, Store, renewal_limit};
 
 /// No request takes longer than this; then its outcome is unknown and it is asked again.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,8 +93,7 @@ impl Core {
                 bind: Bind::Keep,
             })
             .collect();
-        let shortest = renewals.iter().map(|renewal| renewal.ttl).min().unwrap_or_default();
-        let limit = (shortest / 6).min(RENEWAL_TIMEOUT);
+        let limit = renewal_limit(&renewals);
         let sent = self.now();
         let answer = self.request(Operation::Renew, limit, self.store.renew(&renewals)).await;
         let now = self.now();
@@ -129,6 +128,9 @@ impl Core {
         let answers = self.request(Operation::Renew, RENEWAL_TIMEOUT, request).await;
         let answer = answers.map_err(|error| error.on(&lease.name))?.into_iter().next();
         let answer = answer.unwrap_or(Renewed::Lost(Loss::StateLost));
+        if answer == Renewed::Unknown {
+            return Err(Error::unknown_renewal(&lease.name).at(self.store.capability().store));
+        }
         self.note_renewal(lease, &answer, ttl, sent, self.now());
         drop(claim);
         Ok(answer)
@@ -147,7 +149,7 @@ impl Core {
         match answer {
             Renewed::Held(_) => self.telemetry.renewed(before.since(now)),
             Renewed::Lost(loss) => self.telemetry.renewal_refused(loss),
-            Renewed::Waiting => {}
+            Renewed::Waiting | Renewed::Unknown => {}
         }
         // The asker looks for the grant, or for what became of its place.
         lease.nudge.notify_one();

@@ -42,6 +42,7 @@ impl Client {
                 Err(Error::new(ErrorKind::NotOwner, Operation::Renew, message).on(&name))
             }
             Some(Renewed::Lost(loss)) => Err(Error::lost(loss).on(&name)),
+            Some(Renewed::Unknown) => Err(Error::unknown_renewal(&name)),
             None => Err(Error::lost(Loss::StateLost).on(&name)),
         }
     }

@@ -211,6 +211,7 @@ impl LockGuard {
     async fn renew(&self, ttl: Duration, bind: Bind) -> Result<()> {
         match self.core().extend(&self.lease, ttl, bind).await? {
             Renewed::Lost(loss) => Err(self.lost_error(loss)),
+            Renewed::Unknown => Err(Error::unknown_renewal(self.name())),
             Renewed::Held(_) | Renewed::Waiting => self.ensure_valid(),
         }
     }

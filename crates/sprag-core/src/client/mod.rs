@@ -351,6 +351,7 @@ impl Client {
                 pending.enter().map_err(|_| lost(Loss::Expired))
             }
             Some(Renewed::Lost(loss)) => Err(lost(loss)),
+            Some(Renewed::Unknown) => Err(Error::unknown_renewal(&ticket.name)),
             Some(Renewed::Waiting) | None => Err(lost(Loss::StateLost)),
         }
     }

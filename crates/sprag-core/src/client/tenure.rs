@@ -308,6 +308,9 @@ impl Tenure {
 
     /// A renewal sent at `sent` with `ttl` was answered at `now`.
     pub(crate) fn renewed(&mut self, answer: &Renewed, ttl: Duration, sent: Moment, now: Moment) {
+        if *answer == Renewed::Unknown {
+            return self.renewal_failed(now);
+        }
         self.renewing = false;
         // Past its deadline the lease is lost, whatever the answer is.
         if self.phase == Phase::Holding && self.check(now).is_err() {
@@ -343,7 +346,7 @@ impl Tenure {
                 self.queued = false;
                 self.grant = None;
             }
-            (Phase::Lost(_) | Phase::Ended, _) => {}
+            (Phase::Lost(_) | Phase::Ended, _) | (_, Renewed::Unknown) => {}
         }
     }
 
@@ -384,6 +387,19 @@ mod tests {
         tenure.offered(grant(), at(replied));
         assert_eq!(tenure.enter(at(replied)), Some(grant()));
         tenure
+    }
+
+    #[test]
+    fn an_unknown_renewal_neither_loses_nor_extends() {
+        let mut tenure = held_from(0, 10);
+        let (deadline, first) = (tenure.deadline(), tenure.due());
+        assert!(tenure.begin_renewal(first));
+        tenure.renewed(&Renewed::Unknown, TTL, first, first);
+        assert_eq!((tenure.deadline(), tenure.check(first).is_ok()), (deadline, true));
+        let again = first.plus(TTL / 12);
+        assert!(tenure.begin_renewal(again), "it is asked again");
+        tenure.renewed(&Renewed::Held(grant()), TTL, again, again);
+        assert!(tenure.deadline() > deadline);
     }
 
     #[test]

@@ -28,7 +28,6 @@ mod membership;
 mod names;
 mod nodes;
 mod store;
-mod timers;
 
 pub use config::RedlockConfig;
 pub use store::RedlockStore;

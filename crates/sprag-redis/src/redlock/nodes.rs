@@ -9,13 +9,13 @@ use sprag_core::pace::Pace;
 use sprag_core::{Error, ErrorKind, LockName, Operation, Result};
 
 use super::answer::Answer;
-use super::timers::Timers;
 use super::{RedlockConfig, STORE};
 use crate::config::Quarantine;
 use crate::error::error;
 use crate::keys::Keys;
 use crate::link::{Link, Vigil};
 use crate::script::{Call, Script};
+use crate::timers::Timers;
 
 /// The way to all nodes at once.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::{Entropy, OsEntropy};
@@ -388,7 +388,7 @@ impl Store for RedlockStore {
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         self.look_after_members();
-        try_join_all(leases.iter().map(|renewal| self.extend(renewal))).await
+        Renewed::of_each(join_all(leases.iter().map(|renewal| self.extend(renewal))).await)
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {

@@ -11,32 +11,32 @@ use crate::error::error;
 
 /// A thread that wakes sleepers, and does what must be done without its caller.
 #[derive(Debug)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     handle: Handle,
     stop: Arc<Notify>,
 }
 
 impl Timers {
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let none = || error(ErrorKind::Unavailable, "no thread can be started: raise the limits");
         let runtime = Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|e| none().caused_by(e))?;
         let (handle, stop) = (runtime.handle().clone(), Arc::new(Notify::new()));
         let stopped = Arc::clone(&stop);
         let work = move || runtime.block_on(stopped.notified());
-        let started = std::thread::Builder::new().name("sprag-redlock".into()).spawn(work);
+        let started = std::thread::Builder::new().name("sprag-redis-time".into()).spawn(work);
         started.map_err(|e| none().caused_by(e))?;
         Ok(Self { handle, stop })
     }
 
     /// Sleeps, on whichever runtime.
-    pub(super) fn sleep(&self, duration: Duration) -> tokio::time::Sleep {
+    pub(crate) fn sleep(&self, duration: Duration) -> tokio::time::Sleep {
         let _entered = self.handle.enter();
         tokio::time::sleep(duration)
     }
 
     /// Does something on the thread.
-    pub(super) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.handle.spawn(work));
     }
 }
