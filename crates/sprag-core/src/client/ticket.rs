@@ -10,7 +10,8 @@ use crate::mode::Mode;
 use crate::name::LockName;
 
 /// A held lease without a process: it lives by its TTL alone until somebody
-/// [adopts](super::Client::adopt) it. Whoever has it may use it; keep it secret.
+/// [adopts](super::Client::adopt) it. Whoever has it may use it, so keep it secret and hand it to one
+/// only: of two who adopt it, each believes to hold the lock, with the same fence.
 ///
 /// # Examples
 ///
