@@ -40,3 +40,13 @@ fn a_commit_that_came_without_its_files_is_fetched_again() {
     let ls = shop.work("a", &["ls"]).exits(0).out;
     assert!(ls.contains("x-00000001"), "{ls}");
 }
+
+#[test]
+fn a_worker_whose_clone_is_gone_does_not_ask_for_ever() {
+    let shop = Shop::new();
+    shop.place("bugs/next/x-00000001");
+    let script = format!("rm -rf {}", shop.path("a/.git").display());
+    let args = ["next", "--drain", "--", "sh", "-c", &script];
+    let answer = shop.command("a", &args).output().unwrap();
+    assert!(!answer.status.success(), "{answer:?}");
+}

@@ -99,15 +99,15 @@ impl Turns<'_> {
                     }
                 },
             }
+            let avoided = self.wanted.without.len();
             turn = match self.turn() {
                 Ok(turn) => turn,
-                Err(failure) if matches!(failure.code(), Code::Unavailable | Code::RateLimited) => {
-                    worst = failure.print(&self.context.output);
-                    Turn::Idle
-                }
                 Err(failure) => {
+                    let passes = matches!(failure.code(), Code::Unavailable | Code::RateLimited);
                     worst = failure.print(&self.context.output);
-                    Turn::Worked(worst)
+                    // Where nothing was claimed, to ask again at once would only fail again.
+                    let claimed = self.wanted.without.len() > avoided;
+                    if claimed && !passes { Turn::Worked(worst) } else { Turn::Idle }
                 }
             };
         }
