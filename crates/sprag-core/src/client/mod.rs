@@ -411,7 +411,10 @@ impl Client {
     fn current_party(&self) -> PartyId {
         // Only compared for equality, and only while this process lives.
         let mut hasher = DefaultHasher::new();
-        match tokio::task::try_id() {
+        let task = tokio::task::try_id();
+        // A task and a thread may have the same number.
+        task.is_some().hash(&mut hasher);
+        match task {
             Some(task) => task.hash(&mut hasher),
             None => std::thread::current().id().hash(&mut hasher),
         }
