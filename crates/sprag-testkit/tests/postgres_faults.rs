@@ -22,16 +22,6 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// The lock of all tests; requests for it are found by its name.
 const NAME: &str = "report";
 
-/// What cuts one request off. After some of them the server has done what was asked.
-const CUTS: [Fault; 6] = [
-    Fault::CutReply(0),
-    Fault::CutReply(3),
-    Fault::CutRequest(0),
-    Fault::CutRequest(40),
-    Fault::LoseReply,
-    Fault::HalfClose,
-];
-
 /// A database, and a network before it that can be broken.
 struct Scene {
     database: Database,
@@ -76,7 +66,7 @@ async fn an_acquire_that_is_cut_off_finds_its_own_grant() {
     let Some(scene) = Scene::new() else { return };
     let locks = scene.locks();
     let mut last = None;
-    for cut in CUTS {
+    for cut in Fault::CUTS {
         scene.proxy.once(NAME, cut);
         let sent = now();
         let guard = within("acquired", locks.lock(NAME).ttl(LONG).acquire()).await.unwrap();
@@ -130,7 +120,7 @@ async fn an_acquire_given_up_before_its_reply_is_undone() {
 async fn a_release_that_is_cut_off_is_done() {
     let Some(scene) = Scene::new() else { return };
     let locks = scene.locks();
-    for cut in CUTS {
+    for cut in Fault::CUTS {
         let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
         scene.proxy.times(2, NAME, cut);
         let released = within("released", guard.release()).await.unwrap();

@@ -22,8 +22,9 @@ use crate::error::STORE;
 /// # Errors
 ///
 /// Refused, if the namespace has leases, or if this user may not read which kind it has; the
-/// transaction is aborted then, so that nothing is done without the lock. A deadlock, if PostgreSQL finds that this transaction and others wait for each other: then it is
-/// aborted. Else what the server says, such as the end of its `lock_timeout`.
+/// transaction is aborted then, so that nothing is done without the lock. A deadlock, if PostgreSQL
+/// finds that this transaction and others wait for each other: then it is aborted. Else what the
+/// server says, such as the end of its `lock_timeout`.
 ///
 /// # Cancel safety
 ///

@@ -41,3 +41,15 @@ pub enum Fault {
     /// The server is told that no more requests come; replies go on.
     HalfClose,
 }
+
+impl Fault {
+    /// What cuts one request off. After some of them the server has done what was asked.
+    pub const CUTS: [Self; 6] = [
+        Self::CutReply(0),
+        Self::CutReply(3),
+        Self::CutRequest(0),
+        Self::CutRequest(40),
+        Self::LoseReply,
+        Self::HalfClose,
+    ];
+}

@@ -9,23 +9,13 @@ use sprag_testkit::support::{
 
 use super::{SHORT, Scene, TIMEOUT};
 
-/// What cuts one request off. After some of them the server has done what was asked.
-const CUTS: [Fault; 6] = [
-    Fault::CutReply(0),
-    Fault::CutReply(3),
-    Fault::CutRequest(0),
-    Fault::CutRequest(40),
-    Fault::LoseReply,
-    Fault::HalfClose,
-];
-
 /// F07: the same attempt finds its grant, with validity counted from the first request.
 #[tokio::test]
 async fn an_acquire_that_is_cut_off_finds_its_own_grant() {
     let Some(scene) = Scene::new().await else { return };
     let locks = scene.locks();
     let mut last = None;
-    for cut in CUTS {
+    for cut in Fault::CUTS {
         scene.proxy.once("sprag:report", cut);
         let sent = now();
         let guard = within("acquired", locks.lock("report").ttl(LONG).acquire()).await.unwrap();
@@ -79,7 +69,7 @@ async fn an_acquire_given_up_before_its_reply_is_undone() {
 async fn a_release_that_is_cut_off_is_done() {
     let Some(scene) = Scene::new().await else { return };
     let locks = scene.locks();
-    for cut in CUTS {
+    for cut in Fault::CUTS {
         let guard = locks.lock("report").ttl(LONG).acquire().await.unwrap();
         scene.proxy.times(2, "sprag:report", cut);
         let released = within("released", guard.release()).await.unwrap();
