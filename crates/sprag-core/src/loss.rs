@@ -47,6 +47,8 @@ pub enum Loss {
     Forked,
     /// The client was shut down.
     ShutDown,
+    /// Somebody else has adopted the ticket.
+    Adopted,
 }
 
 impl Loss {
@@ -65,6 +67,7 @@ impl Loss {
             Self::LimitLowered => "limit_lowered",
             Self::Forked => "forked",
             Self::ShutDown => "shut_down",
+            Self::Adopted => "adopted",
         }
     }
 }
@@ -89,6 +92,10 @@ impl fmt::Display for Loss {
             Self::LimitLowered => f.write_str("the number of permits was lowered below its count"),
             Self::Forked => f.write_str("this is a forked process; the parent has the lock"),
             Self::ShutDown => f.write_str("the client was shut down"),
+            Self::Adopted => f.write_str(
+                "its ticket is good for one and somebody has adopted it already: acquire the lock, \
+                 or have the one who holds it make another ticket",
+            ),
         }
     }
 }

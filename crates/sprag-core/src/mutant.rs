@@ -45,6 +45,7 @@ pub const ALL: &[&str] = &[
     "fixed_lease_is_overdue",
     "floor_not_raised",
     "severed_is_held",
+    "ticket_adopted_twice",
 ];
 
 /// Whether the bug named `name` is the one chosen by `SPRAG_MUTANT`.

@@ -231,7 +231,9 @@ pub enum Bind {
     Keep,
     /// Its TTL alone: it outlives this process.
     Detach,
-    /// This process's session: it ends with this process at the latest.
+    /// This process's session: it ends with this process at the latest. Only a lease that lives by
+    /// its TTL alone, or by this session already, is given away so; to anybody else it is lost, by
+    /// [`Loss::Adopted`], and not renewed.
     Attach,
 }
 

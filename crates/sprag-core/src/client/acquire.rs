@@ -97,7 +97,7 @@ impl<'a> Acquisition<'a> {
             let id = self.request.client.new_lease_id();
             let (name, holder) = (self.name.clone(), self.request.holder.clone());
             let lease = Lease::new(id, self.party, name, self.request.mode, holder, tenure);
-            let pending = self.request.client.register(lease)?;
+            let pending = self.request.client.register(lease, None)?;
             // Usually one round. Another one, with a new lease, if the place was lost while
             // waiting: the store forgot it, or this process slept too long.
             let lease = Arc::clone(&pending.lease);

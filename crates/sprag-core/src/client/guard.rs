@@ -420,7 +420,7 @@ impl LockGuard {
 
     fn settle(&mut self) {
         self.settled = true;
-        self.inner.core.registry.remove(self.lease.id);
+        self.inner.core.registry.remove(&self.lease);
     }
 }
 

@@ -159,7 +159,7 @@ impl Keeper {
         for lease in others {
             if lease.with(|tenure| tenure.is_left()) {
                 // Its time has come in the store too.
-                self.core.registry.remove(lease.id);
+                self.core.registry.remove(&lease);
                 continue;
             }
             // Not to be renewed any more: its time is up, or it only wants to be looked at.
@@ -191,7 +191,7 @@ fn clean_up(core: Arc<Core>, lease: Arc<Lease>) -> Pin<Box<dyn Future<Output = D
     Box::pin(async move {
         lease.with(|tenure| tenure.end());
         match core.release(&lease, CLEAN_UP_LIMIT).await {
-            Ok(_) => core.registry.remove(lease.id),
+            Ok(_) => core.registry.remove(&lease),
             // Stays in the registry, to be reported at shutdown, until the store's TTL frees it.
             Err(error) => {
                 core.registry.leave(&lease, core.now());

@@ -12,6 +12,7 @@
 //! is sent, so a future dropped half-way, a panic or a runtime that ends leaves nothing behind.
 
 mod acquire;
+mod adoption;
 mod core;
 mod detached;
 mod guard;
@@ -38,13 +39,13 @@ pub use self::request::{LockRequest, Wait};
 pub use self::tenure::margin;
 pub use self::ticket::Ticket;
 
+use self::adoption::Adoption;
 use self::core::Core;
 use self::keeper::{Flush, Order};
 use self::lease::Lease;
 use self::notes::Notes;
-use self::registry::Registry;
+use self::registry::{Insertion, Registry};
 use self::telemetry::Telemetry;
-use self::tenure::Tenure;
 use crate::audit::{AuditEntry, AuditQuery};
 use crate::capability::Capability;
 use crate::clock::{BootClock, Clock};
@@ -55,7 +56,7 @@ use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId};
 use crate::loss::Loss;
 use crate::name::{IntoLockName, LockName};
-use crate::store::{self, Bind, Evicted, Eviction, Listing, Page, Renewal, Renewed, Store};
+use crate::store::{self, Evicted, Eviction, Listing, Page, Store};
 use crate::view::LockView;
 
 /// How long dropping the last handle may wait for releases to reach the store.
@@ -310,52 +311,6 @@ impl Client {
         self.ask(Operation::Audit, self.inner.core.store.audit(query)).await
     }
 
-    /// Takes over a lease from a [`Ticket`], which another process may have made. From then on
-    /// it is renewed here and ends with this process.
-    ///
-    /// # Errors
-    ///
-    /// Lost if the lease is over; unavailable if the store does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// A future dropped half-way releases the lease.
-    pub async fn adopt(&self, ticket: Ticket) -> Result<LockGuard> {
-        let core = &self.inner.core;
-        let tenure = Tenure::new(ticket.ttl, true, None);
-        let lease = Lease::new(
-            ticket.lease,
-            self.current_party(),
-            ticket.name.clone(),
-            ticket.mode,
-            self.inner.holder.clone(),
-            tenure,
-        );
-        let pending = self.register(lease)?;
-        let renewal = Renewal {
-            name: ticket.name.clone(),
-            lease: ticket.lease,
-            ttl: ticket.ttl,
-            bind: Bind::Attach,
-        };
-        let sent = core.now();
-        let request = core.store.renew(std::slice::from_ref(&renewal));
-        let answers = self.ask(Operation::Renew, request).await.map_err(|e| e.on(&ticket.name))?;
-        let lost = |loss: Loss| Error::lost(loss).on(&ticket.name);
-        match answers.into_iter().next() {
-            Some(Renewed::Held(grant)) => {
-                pending.lease.with(|tenure| {
-                    tenure.asked(sent);
-                    tenure.offered(grant, core.now());
-                });
-                pending.enter().map_err(|_| lost(Loss::Expired))
-            }
-            Some(Renewed::Lost(loss)) => Err(lost(loss)),
-            Some(Renewed::Unknown) => Err(Error::unknown_renewal(&ticket.name)),
-            Some(Renewed::Waiting) | None => Err(lost(Loss::StateLost)),
-        }
-    }
-
     /// Gives up everything: guards are lost, waiters return, further acquires are refused.
     /// Returns the locks that could not be released within `timeout`; the store frees them when
     /// their TTL ends.
@@ -389,15 +344,20 @@ impl Client {
     }
 
     /// Makes a lease known to the keeper, before anything is sent.
-    fn register(&self, lease: Lease) -> Result<Pending> {
+    fn register(&self, lease: Lease, adoption: Option<Adoption>) -> Result<Pending> {
         let lease = Arc::new(lease);
-        if !self.inner.core.registry.insert(&lease) {
-            let message = "the client was shut down; make a new one";
-            return Err(
-                Error::new(ErrorKind::ShutDown, Operation::Acquire, message).on(&lease.name)
-            );
+        match self.inner.core.registry.insert(&lease, adoption) {
+            Insertion::Done => {
+                Ok(Pending { inner: Arc::clone(&self.inner), lease, settled: false })
+            }
+            // Its guard is here, or its release is on its way.
+            Insertion::Known => Err(Error::lost(Loss::Adopted).on(&lease.name)),
+            Insertion::Closed => {
+                let message = "the client was shut down; make a new one";
+                let error = Error::new(ErrorKind::ShutDown, Operation::Acquire, message);
+                Err(error.on(&lease.name))
+            }
         }
-        Ok(Pending { inner: Arc::clone(&self.inner), lease, settled: false })
     }
 
     fn new_lease_id(&self) -> LeaseId {
@@ -470,7 +430,7 @@ impl Pending {
     fn forget(mut self) {
         self.settled = true;
         self.lease.with(|tenure| tenure.end());
-        self.inner.core.registry.remove(self.lease.id);
+        self.inner.core.registry.remove(&self.lease);
     }
 }
 
@@ -480,7 +440,7 @@ impl Drop for Pending {
             return;
         }
         if crate::mutant::mutant!("cancel_leaks") {
-            self.inner.core.registry.remove(self.lease.id);
+            self.inner.core.registry.remove(&self.lease);
             return;
         }
         self.inner.order(Order::Release(Arc::clone(&self.lease)));

@@ -1,15 +1,17 @@
 //! [`Registry`]: every lease of a client, and when the keeper has to look at it.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque, hash_map};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::adoption::Adoption;
 use super::lease::Lease;
 use super::tenure::Phase;
 use crate::clock::Moment;
 use crate::id::{LeaseId, PartyId};
+use crate::mutant::mutant;
 
 /// How many leases that could not be released are remembered, to be reported at shutdown.
 const MOST_LEFT: usize = 1000;
@@ -45,21 +47,50 @@ impl Inner {
 struct Entry {
     lease: Arc<Lease>,
     due: Moment,
+    #[expect(dead_code, reason = "kept only to be dropped")]
+    adoption: Option<Adoption>,
+}
+
+impl Entry {
+    /// Whether it is about this one. Another with the same id was adopted from a ticket, before or
+    /// after it.
+    fn is_of(&self, lease: &Lease) -> bool {
+        std::ptr::eq(&raw const *self.lease, lease)
+    }
+}
+
+/// What became of a lease that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Insertion {
+    Done,
+    /// There is one of this id already, which stays.
+    Known,
+    /// The client was shut down.
+    Closed,
 }
 
 impl Registry {
-    /// Adds a lease; `false` if the client was shut down.
-    pub(crate) fn insert(&self, lease: &Arc<Lease>) -> bool {
+    /// Adds a lease.
+    pub(crate) fn insert(&self, lease: &Arc<Lease>, adoption: Option<Adoption>) -> Insertion {
         let mut inner = self.lock();
-        if !inner.closed {
-            let entry = Entry { lease: Arc::clone(lease), due: Moment::NEVER };
-            inner.leases.insert(lease.id, entry);
+        if inner.closed {
+            return Insertion::Closed;
         }
-        !inner.closed
+        match inner.leases.entry(lease.id) {
+            hash_map::Entry::Occupied(_) if !mutant!("lease_per_client") => Insertion::Known,
+            slot => {
+                let lease = Arc::clone(lease);
+                slot.insert_entry(Entry { lease, due: Moment::NEVER, adoption });
+                Insertion::Done
+            }
+        }
     }
 
-    pub(crate) fn remove(&self, id: LeaseId) {
-        self.lock().remove(id);
+    pub(crate) fn remove(&self, lease: &Lease) {
+        let mut inner = self.lock();
+        if inner.leases.get(&lease.id).is_some_and(|entry| entry.is_of(lease)) {
+            inner.remove(lease.id);
+        }
     }
 
     /// Keeps a lease that could not be released until the store has freed it. Of very many the
@@ -68,7 +99,8 @@ impl Registry {
         lease.with(|tenure| tenure.leave_to_store(now));
         self.reschedule(lease);
         let mut inner = self.lock();
-        if inner.leases.contains_key(&lease.id) && !inner.left.contains(&lease.id) {
+        let known = inner.leases.get(&lease.id).is_some_and(|entry| entry.is_of(lease));
+        if known && !inner.left.contains(&lease.id) {
             inner.left.push_back(lease.id);
         }
         if inner.left.len() > MOST_LEFT
@@ -100,6 +132,9 @@ impl Registry {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let Some(entry) = inner.leases.get_mut(&lease.id) else { return };
+        if !entry.is_of(lease) {
+            return;
+        }
         inner.schedule.remove(&(entry.due, lease.id));
         entry.due = due;
         if due < Moment::NEVER {

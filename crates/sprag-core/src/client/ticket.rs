@@ -10,8 +10,8 @@ use crate::mode::Mode;
 use crate::name::LockName;
 
 /// A held lease without a process: it lives by its TTL alone until somebody
-/// [adopts](super::Client::adopt) it. Whoever has it may use it, so keep it secret and hand it to one
-/// only: of two who adopt it, each believes to hold the lock, with the same fence.
+/// [adopts](super::Client::adopt) it. Whoever has it may use it, so keep it secret. It is good for one:
+/// of two who adopt it the first gets the lock, and the other is told that it is too late.
 ///
 /// # Examples
 ///

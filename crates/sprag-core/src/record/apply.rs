@@ -335,6 +335,14 @@ impl Step<'_> {
             self.revive(lease, ttl_ms);
         }
         if let Some(hold) = self.record.holders.iter_mut().find(|hold| hold.lease == lease) {
+            // A ticket may have been copied: it is good for the first who comes, who may ask again.
+            if let (Some(Some(asker)), Some(owner)) = (rebind, hold.session)
+                && asker != owner
+                && !mutant!("ticket_adopted_twice")
+            {
+                self.promote();
+                return Outcome::Gone(Loss::Adopted);
+            }
             hold.renewed_ms = now;
             hold.ttl_ms = ttl_ms;
             if let Some(session) = rebind {

@@ -22,6 +22,7 @@ pub enum Command {
         /// Its new length.
         ttl_ms: u64,
         /// What it lives by from now on: `None` for as before, `Some(None)` for its TTL alone.
+        /// What another session holds is not renewed: it is [`Loss::Adopted`](crate::Loss::Adopted).
         rebind: Option<Option<SessionId>>,
     },
     /// Turn a held lease into another mode.

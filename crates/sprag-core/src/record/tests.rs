@@ -233,6 +233,25 @@ fn a_renewal_can_detach_a_lease_from_its_session_and_attach_it_to_another() {
 }
 
 #[test]
+fn a_lease_is_attached_to_one_session_only() {
+    let rebind = |to: Option<u128>, ttl_ms| {
+        let rebind = Some(to.map(SessionId::from_u128));
+        Command::Renew { lease: lease(1), ttl_ms, rebind }
+    };
+    let record = acquire(Record::default(), 1, 0).record;
+    let record = run(record, rebind(None, TTL), 0).record;
+    let record = run(record, rebind(Some(5), TTL), 0).record;
+    let second = run(record.clone(), rebind(Some(6), 2 * TTL), 1);
+    assert_eq!(second.outcome, Outcome::Gone(Loss::Adopted));
+    assert_eq!((second.record, second.changed), (record.clone(), false), "not even renewed");
+    let again = run(record, rebind(Some(5), TTL), 1);
+    assert!(matches!(again.outcome, Outcome::Granted(_)), "its answer may have been lost");
+    let passed_on = run(again.record, rebind(None, TTL), 1).record;
+    let third = run(passed_on, rebind(Some(6), TTL), 1);
+    assert_eq!(third.record.holders[0].session, Some(SessionId::from_u128(6)));
+}
+
+#[test]
 fn a_silent_waiter_is_dropped_and_a_renewed_one_is_not() {
     let record = acquire(Record::default(), 1, 0).record;
     let record = acquire(record, 2, 0).record;

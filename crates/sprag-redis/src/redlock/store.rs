@@ -16,7 +16,7 @@ use sprag_core::store::{
 };
 use sprag_core::{
     Capability, Error, ErrorKind, Fence, LeaseId, Level, LockName, LockView, Loss, Mode, Operation,
-    Result, Store,
+    Result, SessionId, Store,
 };
 use tokio::sync::oneshot;
 
@@ -55,6 +55,8 @@ pub struct RedlockStore {
     config: RedlockConfig,
     nodes: Arc<Nodes>,
     membership: Arc<Membership>,
+    /// Who adopts a lease here.
+    session: String,
     /// Numbers the attempts, so that a late request is known for one.
     attempts: AtomicU64,
     waiting: AtomicUsize,
@@ -118,6 +120,7 @@ impl RedlockStore {
             config,
             nodes,
             membership,
+            session: SessionId::random(&OsEntropy).to_string(),
             attempts: AtomicU64::new(1),
             waiting: AtomicUsize::new(0),
         })
@@ -262,17 +265,17 @@ impl RedlockStore {
     async fn extend(&self, renewal: &Renewal) -> Result<Renewed> {
         self.membership.uses(renewal.ttl);
         let (lease, ttl) = (renewal.lease.to_string(), renewal.ttl.as_millis().to_string());
-        let detached = match renewal.bind {
+        let owner = match renewal.bind {
             Bind::Keep => "",
-            Bind::Detach => "1",
-            Bind::Attach => "0",
+            Bind::Detach => "-",
+            Bind::Attach => &self.session,
         };
         let majority = self.nodes.majority();
         let lost = |heard: &[Said]| heard.len() - yes(heard).count() >= majority;
         let (heard, failures) = self
             .tend(
                 &renewal.name,
-                &["extend", &lease, &ttl, detached],
+                &["extend", &lease, &ttl, owner],
                 self.config.patience(renewal.ttl),
                 |heard| yes(heard).count() >= majority || lost(heard),
             )

@@ -421,6 +421,12 @@ function commands.renew()
   local ttl, session = tonumber(ARGV[4]), ARGV[5]
   local hold, wait = find_hold(lease), nil
   if hold then
+    local owner = string.sub(hold.text, 1, 32)
+    if session and session ~= '-' and owner ~= session and owner ~= string.rep('-', 32) then
+      -- A ticket is good for the first who comes, who may ask again.
+      promote()
+      return '{"gone":"adopted"}'
+    end
     hold.renewed, hold.ttl = now, ttl
     if session == '-' then
       hold.text = string.rep('-', 32) .. lease .. '1' .. string.sub(hold.text, 66)

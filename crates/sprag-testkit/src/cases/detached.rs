@@ -123,3 +123,58 @@ pub async fn a_failed_ticket_leaves_nothing(harness: &impl Harness) {
         until_unused(client.store(), "report").await;
     }
 }
+
+/// FAULTS 4: of two who adopt a ticket one holds the lock. The other is told, and neither renews nor
+/// releases what is not its own; not even one that shares the process.
+pub async fn a_ticket_is_good_for_one(harness: &impl Harness) {
+    let (here, there) = (harness.client().await, harness.client().await);
+    if !has_detached(&here).await {
+        return;
+    }
+    let other = harness.client().await;
+    let ticket = here.lock("report").ttl(LONG).acquire().await.unwrap().into_ticket().await;
+    let ticket = ticket.unwrap();
+    let guard = there.adopt(ticket.clone()).await.unwrap();
+    for late in [&other, &here, &there] {
+        let error = late.adopt(ticket.clone()).await.unwrap_err();
+        assert_eq!(error.loss(), Some(&Loss::Adopted), "{error:?}");
+    }
+    // What an adopter that was refused has left to do is done before its client is gone.
+    assert_eq!(other.shutdown(LONG).await, []);
+    let view = look(here.store(), "report").await;
+    assert_eq!((view.holders.len(), view.holders[0].lease), (1, ticket.lease()));
+    assert!(guard.is_valid());
+    // It goes on from one to the next.
+    let next = here.adopt(guard.into_ticket().await.unwrap()).await.unwrap();
+    assert_eq!(there.adopt(ticket).await.unwrap_err().loss(), Some(&Loss::Adopted));
+    assert_eq!(next.release().await.unwrap(), Released::Freed);
+    until_unused(here.store(), "report").await;
+}
+
+/// FAULTS 3: an adopter that was not answered may ask again, and whatever became of its request, it
+/// takes nothing from another.
+pub async fn an_adoption_that_is_not_answered_is_tried_again(harness: &impl Harness) {
+    let (here, faults) = (harness.client().await, FaultStore::new(harness.store().await));
+    let there = faults.client();
+    if !has_detached(&here).await {
+        return;
+    }
+    for fault in [Fault::LoseRequest, Fault::LoseReply] {
+        let ticket = here.lock("report").ttl(LONG).acquire().await.unwrap().into_ticket().await;
+        let ticket = ticket.unwrap();
+        faults.once(Op::Renew, fault);
+        assert!(there.adopt(ticket.clone()).await.unwrap_err().is_unavailable());
+        let guard = there.adopt(ticket.clone()).await.unwrap();
+        assert!(here.adopt(ticket).await.unwrap_err().is_lost());
+        assert_eq!(guard.release().await.unwrap(), Released::Freed);
+    }
+    // The first one was not answered, and meanwhile another has the lock.
+    let ticket = here.lock("report").ttl(LONG).acquire().await.unwrap().into_ticket().await;
+    let ticket = ticket.unwrap();
+    faults.once(Op::Renew, Fault::LoseRequest);
+    assert!(there.adopt(ticket.clone()).await.unwrap_err().is_unavailable());
+    let guard = here.adopt(ticket).await.unwrap();
+    assert_eq!(there.shutdown(LONG).await, []);
+    assert_eq!(guard.release().await.unwrap(), Released::Freed);
+    until_unused(here.store(), "report").await;
+}

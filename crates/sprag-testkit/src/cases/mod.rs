@@ -221,6 +221,8 @@ cases! { $
         an_adopted_lease_is_renewed
         a_ticket_that_is_over_is_refused
         a_failed_ticket_leaves_nothing
+        a_ticket_is_good_for_one
+        an_adoption_that_is_not_answered_is_tried_again
     }
     shutdown {
         a_shutdown_gives_up_everything

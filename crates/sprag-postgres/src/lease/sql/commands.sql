@@ -185,7 +185,12 @@ DECLARE
   asked text := command ->> 'lease';
   hold jsonb := sprag.hold_of(s.holders, asked);
 BEGIN
-  IF hold IS NOT NULL THEN
+  IF jsonb_typeof(command -> 'rebind') = 'string' AND hold -> 'session' <> command -> 'rebind' THEN
+    -- A ticket is good for the first who comes, who may ask again.
+    s := sprag.promote(s);
+    s.outcome := '{"gone": "adopted"}';
+    RETURN;
+  ELSIF hold IS NOT NULL THEN
     hold := hold || jsonb_build_object('renewed_ms', s.now_ms, 'ttl_ms', command -> 'ttl_ms');
     IF command -> 'rebind' = 'false' THEN
       hold := (hold - 'session') || jsonb_build_object('fixed', true, 'party', asked);

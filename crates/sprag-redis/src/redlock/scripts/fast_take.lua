@@ -9,7 +9,8 @@
 --         TTL, a colon, and JSON that nobody here looks into
 --
 -- What is known about a lock, a hash: 'fence'; 'who' had it last; 'over', the last leases that are,
--- one behind the other; 'gone', why those are that were not given back; 'seen' and 'kept', see below.
+-- one behind the other; 'gone', why those are that were not given back; 'seen' and 'kept', see below;
+-- 'owner', a lease that was adopted and by whom.
 
 local MAX_LEAD_US = 60 * 1000000
 local fenced = ARGV[5] ~= '0'

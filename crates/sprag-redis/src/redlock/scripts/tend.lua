@@ -2,7 +2,8 @@
 --
 -- ARGV  1 what    2 the lease    and, by what:
 --       store    3 the attempt    4 the fence
---       extend   3 the TTL        4 whether it outlives its process from now on, if that changes
+--       extend   3 the TTL        4 '-' to outlive its process from now on, or who adopts it, if
+--                                   that changes
 --       free     3 the attempt
 --       end      3 the reason
 --       break    3 the reason
@@ -73,10 +74,20 @@ elseif what == 'store' then
   fence = math.max(fence, tonumber(ARGV[4]))
   call('HSET', KEYS[2], 'fence', string.format('%.0f', fence))
 else
-  local ttl = tonumber(ARGV[3])
+  local ttl, detached = tonumber(ARGV[3]), who.detached
+  if ARGV[4] == '-' then
+    detached = '1'
+  elseif ARGV[4] ~= '' then
+    -- A ticket is good for the first who comes, who may ask again.
+    local owner = lease .. ARGV[4]
+    if who.lease ~= lease or (detached ~= '1' and call('HGET', KEYS[2], 'owner') ~= owner) then
+      return { 'gone', now_us, '"adopted"' }
+    end
+    detached = '0'
+    call('HSET', KEYS[2], 'owner', owner)
+  end
   call('PEXPIRE', KEYS[1], ttl)
   if who.lease == lease then
-    local detached = ARGV[4] ~= '' and ARGV[4] or who.detached
     call('HSET', KEYS[2], 'who',
       string.format('%s%s%.0f:%s:%s', lease, detached, who.attempt, ARGV[3], who.about))
   end

@@ -166,11 +166,13 @@ pub const CATALOGUE: &[Tested] = &[
         "basic::an_acquire_is_recognised_by_its_lease",
         "upgrade::a_lost_reply_to_an_upgrade_is_recovered",
         "faults::a_lost_reply_to_an_acquire_is_recovered",
+        "detached::an_adoption_that_is_not_answered_is_tried_again",
     ], ""),
     tested("FAULTS 4", &[
         "steal::a_repeated_break_hits_nobody_else",
         "faults::a_late_release_does_not_free_the_next_hold",
         "detached::a_failed_ticket_leaves_nothing",
+        "detached::a_ticket_is_good_for_one",
     ], ""),
     tested("FAULTS 5", &["basic::a_stale_guard_never_frees_its_successor"], ""),
     tested("FAULTS 6", &[

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sprag_core::Loss;
+
 use super::Scene;
 use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command, TroubleKind};
@@ -31,6 +33,11 @@ pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene<impl Harness
     let Answer::Granted(adopted) = adopted else { panic!("not adopted: {adopted:?}") };
     assert_eq!((adopted.lease, adopted.fence), (held.lease, held.fence));
     assert!(!waiter.has_answered(&waiting), "somebody got in between");
+    // It is good for one, also if it was copied.
+    let mut late = scene.taker("late").await;
+    let answer = late.start(Command::Adopt(ticket.clone()));
+    let trouble = late.failed(answer).await;
+    assert!(matches!(trouble.kind, TroubleKind::Lost(Loss::Adopted)), "{trouble:?}");
 
     let died = now();
     to.kill().await;
@@ -41,7 +48,6 @@ pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene<impl Harness
     assert!(took < ttl + slack, "the death was seen after {took:?}");
     assert!(next.fence > held.fence, "{next:?} after {held:?}");
     // A ticket is good for as long as its lease.
-    let mut late = scene.taker("late").await;
     let answer = late.start(Command::Adopt(ticket));
     let trouble = late.failed(answer).await;
     assert!(matches!(trouble.kind, TroubleKind::Lost(_)), "{trouble:?}");
