@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::entropy::OsEntropy;
+use sprag_core::record::Expiry;
 use sprag_core::{Client, LockGuard, PartyId, Result};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
@@ -12,10 +13,15 @@ use tokio::task::JoinHandle;
 use super::queue::has_queue;
 use super::rw::has_readers;
 use crate::harness::Harness;
-use crate::support::{LONG, let_time_pass, spawn_acquire, until_unused, until_waiters, within};
+use crate::support::{
+    LONG, let_time_pass, now, spawn_acquire, until_unused, until_waiters, within,
+};
 
 /// How long no victim may be chosen where there is no deadlock: past the first search.
 const PAST_THE_FIRST_SEARCH: Duration = Duration::from_millis(1700);
+/// When a deadlock is found at the latest where looking is cheap: in 1 to 2 s, but for a machine
+/// that is busy with many tests.
+pub(crate) const FOUND_WITHIN: Duration = Duration::from_millis(3500);
 
 /// Holds `first` and waits for `second`, in a task of its own; asks for the second only when all
 /// have their first.
@@ -61,6 +67,35 @@ pub async fn a_circle_of_two_has_one_victim(harness: &impl Harness) {
     assert_eq!(victims, 1);
     until_unused(one.store(), "ring-a").await;
     until_unused(one.store(), "ring-b").await;
+}
+
+/// F19: the same where the victim, by its priority, has waited for long when the circle is closed:
+/// it goes on looking, and is told no later than one who came last.
+pub async fn a_victim_that_came_first_is_told_as_soon(harness: &impl Harness) {
+    let (one, two) = (harness.client().await, harness.client().await);
+    if !has_queue(&one).await {
+        return;
+    }
+    let second = two.lock("ring-b").ttl(LONG).acquire().await.unwrap();
+    let first = tokio::spawn(async move {
+        let first = one.lock("ring-a").ttl(LONG).acquire().await.unwrap();
+        let error = one.lock("ring-b").ttl(LONG).priority(-1).acquire().await.unwrap_err();
+        let told = now();
+        first.release().await.unwrap();
+        (error, told)
+    });
+    until_waiters(two.store(), "ring-b", 1).await;
+    let_time_pass(Duration::from_secs(2)).await;
+    let closed = now();
+    let guard = within("granted", two.lock("ring-a").ttl(LONG).acquire()).await.unwrap();
+    let (error, told) = within("the victim is told", first).await.unwrap();
+    assert!(error.is_deadlock() && !error.is_already_held_here(), "{error:?}");
+    if two.capability().expiry == Expiry::Clock {
+        let took = told.since(closed);
+        assert!(took < FOUND_WITHIN, "told after {took:?}");
+    }
+    guard.release().await.unwrap();
+    second.release().await.unwrap();
 }
 
 /// F19: the same where the waiters run inside of the holders, as other processes: they are other

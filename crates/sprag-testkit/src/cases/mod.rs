@@ -183,6 +183,7 @@ cases! { $
     }
     deadlock {
         a_circle_of_two_has_one_victim
+        a_victim_that_came_first_is_told_as_soon
         a_circle_through_nested_processes_has_one_victim
         what_runs_beside_a_nested_waiter_is_no_circle
         a_chain_has_no_victim

@@ -62,6 +62,7 @@ pub const CATALOGUE: &[Tested] = &[
     ], ""),
     tested("F19", &[
         "deadlock::a_circle_of_two_has_one_victim",
+        "deadlock::a_victim_that_came_first_is_told_as_soon",
         "deadlock::a_circle_through_nested_processes_has_one_victim",
         "deadlock::what_runs_beside_a_nested_waiter_is_no_circle",
         "deadlock::a_chain_has_no_victim",

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use sprag_core::record::Expiry;
+
 use super::Scene;
+use crate::cases::deadlock::FOUND_WITHIN;
 use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command, TroubleKind};
 use crate::support::{LONG, eventually, name, until_unused};
@@ -35,6 +38,9 @@ pub async fn a_deadlock_between_processes_has_exactly_one_victim(scene: &Scene<i
     assert_eq!(trouble.kind, TroubleKind::Deadlock, "{trouble:?}");
     // Nobody looks before it has waited for a second: most waits are shorter.
     assert!(trouble.after_ms >= 900, "{trouble:?}");
+    if scene.store.capability().expiry == Expiry::Clock {
+        assert!(Duration::from_millis(trouble.after_ms) < FOUND_WITHIN, "{trouble:?}");
+    }
     for lock in ["\"a\"", "\"b\""] {
         assert!(trouble.message.contains(lock), "{} does not name {lock}", trouble.message);
     }
