@@ -50,6 +50,9 @@ pub(super) async fn acquire(request: LockRequest) -> Result<LockGuard> {
     let store = core.telemetry.store;
     let acquired = Acquisition::new(request, name.clone(), &core).run().instrument(span).await;
     meter.finish(acquired.as_ref().err());
+    if let Ok(guard) = &acquired {
+        guard.begin_span();
+    }
     acquired.map_err(|error| error.on(&name).at(store))
 }
 
@@ -96,7 +99,8 @@ impl<'a> Acquisition<'a> {
                 Tenure::new(self.request.ttl, self.request.auto_renew, self.request.max_hold);
             let id = self.request.client.new_lease_id();
             let (name, holder) = (self.name.clone(), self.request.holder.clone());
-            let lease = Lease::new(id, self.party, name, self.request.mode, holder, tenure);
+            let (mode, telemetry) = (self.request.mode, self.core.telemetry);
+            let lease = Lease::new(id, self.party, name, mode, holder, tenure, telemetry);
             let pending = self.request.client.register(lease, None)?;
             // Usually one round. Another one, with a new lease, if the place was lost while
             // waiting: the store forgot it, or this process slept too long.

@@ -40,6 +40,7 @@ impl Client {
             ticket.mode,
             self.inner.holder.clone(),
             Tenure::new(ticket.ttl, true, None),
+            core.telemetry,
         );
         let adoption = Adoption::begin(&core.store, ticket.lease);
         let adoption = adoption.ok_or_else(|| lost(Loss::Adopted))?;
@@ -61,6 +62,8 @@ impl Client {
                     tenure.offered(grant, core.now());
                 });
                 let guard = pending.enter().map_err(|_| lost(Loss::Expired))?;
+                core.telemetry.adopted(ticket.mode);
+                guard.begin_span();
                 Ok(guard)
             }
             Some(Renewed::Lost(loss)) => Err(lost(loss)),

@@ -144,12 +144,21 @@ impl Core {
         sent: Moment,
         now: Moment,
     ) {
-        let before = lease.with(|tenure| tenure.deadline());
-        lease.with(|tenure| tenure.renewed(answer, ttl, sent, now));
-        match answer {
-            Renewed::Held(_) => self.telemetry.renewed(before.since(now)),
-            Renewed::Lost(loss) => self.telemetry.renewal_refused(loss),
-            Renewed::Waiting | Renewed::Unknown => {}
+        let (before, left, after) = lease.with(|tenure| {
+            let (before, left) = (tenure.phase().clone(), tenure.deadline().since(now));
+            tenure.renewed(answer, ttl, sent, now);
+            (before, left, tenure.phase().clone())
+        });
+        match (before, answer) {
+            (before, Renewed::Held(_)) => {
+                self.telemetry.renewed(left);
+                if (before, after) == (Phase::Holding, Phase::Holding) {
+                    lease.tell_renewal(left);
+                }
+            }
+            // One that raced the release, or came after the loss was told, was not wanted any more.
+            (Phase::Asking | Phase::Holding, Renewed::Lost(_)) => self.telemetry.renewal_refused(),
+            (_, Renewed::Lost(_) | Renewed::Waiting | Renewed::Unknown) => {}
         }
         // The asker looks for the grant, or for what became of its place.
         lease.nudge.notify_one();

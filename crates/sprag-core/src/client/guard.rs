@@ -61,6 +61,10 @@ impl LockGuard {
         Self { inner, lease, settled: false }
     }
 
+    pub(super) fn begin_span(&self) {
+        self.lease.begin_span(self.mode(), self.fence());
+    }
+
     fn core(&self) -> &Core {
         &self.inner.core
     }

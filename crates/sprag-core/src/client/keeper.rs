@@ -136,10 +136,9 @@ impl Keeper {
         }
     }
 
+    /// Tells in the audit trail what the store does not know.
     fn tell_loss(&self, lease: &Lease, loss: &Loss) {
-        self.core.telemetry.lost(loss);
         self.core.note(lease, AuditKind::Lost, loss.to_string());
-        tracing::warn!(target: "sprag::lost", lock = %lease.name, reason = %loss, "lock lost");
     }
 
     /// Starts one batch for everything that is due now, and for what is within half of the time
