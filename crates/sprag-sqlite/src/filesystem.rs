@@ -1,5 +1,6 @@
 //! Refuses file systems that several machines see: their file locks and memory maps lie.
 
+use std::io;
 use std::path::Path;
 
 use rustix::fs::StatFs;
@@ -59,12 +60,19 @@ pub(crate) fn unsure(found: &StatFs) -> Option<&'static str> {
     }
 }
 
-/// Checks the file system that `directory` is on.
-pub(crate) fn check(directory: &Path) -> Result<()> {
-    let found = rustix::fs::statfs(directory)
-        .map_err(|errno| from_io("examine the file system of", directory, errno.into()))?;
-    let shown = directory.display();
-    match judge(magic(&found)) {
+/// How the number is found of the file system that a path is on.
+pub(crate) type Reader<'a> = &'a dyn Fn(&Path) -> io::Result<u32>;
+
+/// Asks the kernel.
+pub(crate) fn ask_kernel(path: &Path) -> io::Result<u32> {
+    Ok(magic(&rustix::fs::statfs(path)?))
+}
+
+/// Checks the file system that `path` is on.
+pub(crate) fn check(path: &Path, read: Reader<'_>) -> Result<()> {
+    let found = read(path).map_err(|e| from_io("examine the file system of", path, e))?;
+    let shown = path.display();
+    match judge(found) {
         Verdict::Fine => Ok(()),
         Verdict::Unsure(kind) => {
             tracing::warn!(

@@ -30,13 +30,18 @@ impl Place {
     /// Makes the directory and an empty database file where they are missing, and touches
     /// nothing else: the file may turn out to be somebody else's.
     pub(crate) fn prepare(path: &Path) -> Result<Self> {
+        Self::prepare_on(path, &filesystem::ask_kernel)
+    }
+
+    /// The same, where `read` says what file systems there are.
+    fn prepare_on(path: &Path, read: filesystem::Reader<'_>) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|e| from_io("find", path, e))?;
         let Some(directory) = path.parent() else {
             let message = format!("{} is not a file: name a database file", path.display());
             return Err(error(ErrorKind::Refused, message));
         };
         make_directory(directory)?;
-        filesystem::check(directory)?;
+        filesystem::check(directory, read)?;
         // Not with open: closing a file drops the locks that SQLite has on it through any other
         // handle of this process.
         match mknodat(CWD, &path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
@@ -59,7 +64,7 @@ impl Place {
             );
             return Err(error(ErrorKind::Refused, message));
         }
-        filesystem::check(&database)?;
+        filesystem::check(&database, read)?;
         let beside = |suffix: &str| {
             let mut name = OsString::from(&database);
             name.push(suffix);
@@ -102,4 +107,43 @@ pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
 fn make_directory(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|e| from_io("create the directory", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const NFS: u32 = 0x6969;
+    const EXT4: u32 = 0xEF53;
+
+    #[test]
+    fn a_directory_on_a_network_file_system_is_refused_and_stays_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("locks.db");
+        let error = Place::prepare_on(&path, &|_| Ok(NFS)).unwrap_err();
+        assert!(error.is_refused() && error.to_string().contains("NFS"), "{error:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        Place::prepare_on(&path, &|_| Ok(EXT4)).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_network_file_system_is_refused() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (link, file) = (here.path().join("locks.db"), there.path().join("locks.db"));
+        fs::write(&file, "").unwrap();
+        symlink(&file, &link).unwrap();
+        let away = fs::canonicalize(there.path()).unwrap();
+        let read = |path: &std::path::Path| Ok(if path.starts_with(&away) { NFS } else { EXT4 });
+        let error = Place::prepare_on(&link, &read).unwrap_err();
+        assert!(error.is_refused() && error.to_string().contains("NFS"), "{error:?}");
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_what_is_there() {
+        // Its number is the same in every kernel.
+        let proc = std::path::Path::new("/proc");
+        assert_eq!(crate::filesystem::ask_kernel(proc).unwrap(), 0x9FA0);
+    }
 }

@@ -53,14 +53,13 @@ pub(crate) fn release(store: &SqliteStore, request: &Request) -> Released {
     block_on(store.release(&request.name, request.lease)).unwrap()
 }
 
+pub(crate) fn renewal_of(request: &Request) -> Renewal {
+    let (name, lease, ttl) = (request.name.clone(), request.lease, request.ttl);
+    Renewal { name, lease, ttl, bind: Bind::Keep }
+}
+
 pub(crate) fn renew(store: &SqliteStore, request: &Request) -> Renewed {
-    let renewal = Renewal {
-        name: request.name.clone(),
-        lease: request.lease,
-        ttl: request.ttl,
-        bind: Bind::Keep,
-    };
-    block_on(store.renew(&[renewal])).unwrap().remove(0)
+    block_on(store.renew(&[renewal_of(request)])).unwrap().remove(0)
 }
 
 /// Waits for hints and asks again until the lock is granted. Returns how long it took, or fails
