@@ -55,6 +55,12 @@ impl Work {
         Self { commands, notes: Vec::new() }
     }
 
+    /// Whether it only keeps what is held or waited for.
+    pub(crate) fn is_renewal(&self) -> bool {
+        let renews = |command: &Command| matches!(command, Command::Renew { .. });
+        !self.commands.is_empty() && self.commands.iter().all(|(_, command)| renews(command))
+    }
+
     /// Whether somebody only wants a lock, and nobody waits for what this would change.
     pub(crate) fn is_wish(&self) -> bool {
         self.commands.iter().all(|(_, command)| matches!(command, Command::Acquire(_)))

@@ -59,6 +59,29 @@ struct State {
     tick: u64,
 }
 
+impl State {
+    /// Renewals go ahead of everything, in their order: a lock that is lost is worse than one that
+    /// is free a little later. It never overtakes another renewal, so the last TTL and session asked
+    /// for a lease count; a release or conversion of the lease that it overtakes is done behind it.
+    fn add(&mut self, job: Job) {
+        if job.work.is_renewal() {
+            let place = self.jobs.partition_point(|other| other.work.is_renewal());
+            self.jobs.insert(place, job);
+        } else {
+            self.jobs.push_back(job);
+        }
+    }
+
+    /// Takes out those that have waited for all their ticks. A job may have come just before a
+    /// tick: one more than its share is a full timeout.
+    fn take_overdue(&mut self) -> Vec<Job> {
+        let now = self.tick;
+        let (overdue, jobs) = self.jobs.drain(..).partition(|job| now - job.tick > TICKS);
+        self.jobs = jobs;
+        Vec::from(overdue)
+    }
+}
+
 impl Worker {
     /// A worker for what others wait for.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
@@ -98,7 +121,7 @@ impl Worker {
             state.started = true;
         }
         let tick = state.tick;
-        state.jobs.push_back(Job { work, reply, tick });
+        state.add(Job { work, reply, tick });
         self.queue.unanswered.fetch_add(1, Ordering::AcqRel);
         if !state.ticking {
             self.queue.timed.notify_one();
@@ -230,14 +253,11 @@ impl Queue {
         }
         state.tick += 1;
         let now = state.tick;
-        // A job may have come just before a tick: one more than its share is a full timeout.
-        while state.jobs.front().is_some_and(|job| now - job.tick > TICKS)
-            && let Some(job) = state.jobs.pop_front()
-        {
+        for job in state.take_overdue() {
             self.unanswered.fetch_sub(1, Ordering::AcqRel);
             drop(job.reply.send(Err(busy(&shared.place.database))));
         }
-        let late = state.jobs.front().is_some_and(|job| now - job.tick > 1);
+        let late = state.jobs.iter().any(|job| now - job.tick > 1);
         drop(state);
         let Some(lobby) = lobby else { return true };
         let before = std::mem::replace(calls, lobby.calls());
@@ -248,5 +268,53 @@ impl Queue {
             tracing::debug!(%error, "could not go around the lobby");
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Job, State, TICKS};
+    use crate::desk::Work;
+    use sprag_core::record::Command;
+    use sprag_core::{LeaseId, LockName};
+    use tokio::sync::oneshot;
+
+    fn job(command: Command, tick: u64) -> Job {
+        let work = Work::of(vec![(LockName::new("report").unwrap(), command)]);
+        Job { work, reply: oneshot::channel().0, tick }
+    }
+
+    fn release(number: u128) -> Command {
+        Command::Release { lease: LeaseId::from_u128(number) }
+    }
+
+    fn renew(number: u128) -> Command {
+        Command::Renew { lease: LeaseId::from_u128(number), ttl_ms: 1, rebind: None }
+    }
+
+    fn commands<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Vec<Command> {
+        jobs.into_iter().map(|job| job.work.commands[0].1.clone()).collect()
+    }
+
+    #[test]
+    fn renewals_go_ahead_in_their_order() {
+        let mut state = State::default();
+        for command in [release(1), renew(2), release(3), renew(4), Command::Reap, renew(5)] {
+            state.add(job(command, 0));
+        }
+        // Notes for the trail renew nothing.
+        assert!(!Work::default().is_renewal());
+        let order = [renew(2), renew(4), renew(5), release(1), release(3), Command::Reap];
+        assert_eq!(commands(&state.jobs), order);
+    }
+
+    #[test]
+    fn who_waits_behind_a_renewal_is_told_in_time() {
+        let mut state = State { tick: TICKS + 1, ..State::default() };
+        state.add(job(release(1), 0));
+        state.add(job(renew(2), TICKS));
+        state.add(job(release(3), 1));
+        assert_eq!(commands(&state.take_overdue()), [release(1)]);
+        assert_eq!(commands(&state.jobs), [renew(2), release(3)]);
     }
 }
