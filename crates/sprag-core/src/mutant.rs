@@ -33,6 +33,7 @@ pub const ALL: &[&str] = &[
     "release_forgets_waiters",
     "priority_ignored",
     "repeat_takes_new_fence",
+    "gone_is_granted_again",
     "deadline_from_reply",
     "lease_per_client",
     "unknown_means_failed",

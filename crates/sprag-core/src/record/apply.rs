@@ -195,7 +195,9 @@ impl Step<'_> {
         }
         let waits = self.record.waiters.iter().any(|wait| wait.lease == acquire.lease);
         if !waits {
-            if let Some(loss) = self.record.gone_reason(acquire.lease) {
+            if let Some(loss) = self.record.gone_reason(acquire.lease)
+                && !mutant!("gone_is_granted_again")
+            {
                 self.promote();
                 return Outcome::Gone(loss);
             }

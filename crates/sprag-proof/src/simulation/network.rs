@@ -101,9 +101,17 @@ struct Message {
     sequence: u64,
     /// Whether the sender has stopped waiting for the answer.
     given_up: Arc<AtomicBool>,
-    /// Whether a copy may be done again: not so an acquire, where the contract wants the store
-    /// to refuse it.
-    repeatable: bool,
+    repeatable: Repeatable,
+}
+
+/// Whether a copy of a request may be done again, some time later.
+#[derive(Clone)]
+enum Repeatable {
+    No,
+    Yes,
+    /// An acquire, where the store still knows the lease. Where it does not, the contract wants it to
+    /// refuse what comes late, as nobody could tell it from a new one.
+    IfKnown(LockName),
 }
 
 /// Marks a request as given up, when its future is dropped.
@@ -130,7 +138,7 @@ impl Connection {
         &self,
         operation: Operation,
         leases: Vec<LeaseId>,
-        repeatable: bool,
+        repeatable: Repeatable,
         act: impl Fn(&mut World) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
         let passage = self.sim.weather().passage();
@@ -186,7 +194,7 @@ impl Journey {
         let Some(answer) = self.act(&act, false) else {
             return self.trouble("overtaken request dropped", Duration::ZERO);
         };
-        if self.passage.duplicate.is_some() && self.message.repeatable {
+        if self.passage.duplicate.is_some() && !matches!(self.message.repeatable, Repeatable::No) {
             tokio::spawn(self.copy().repeat(act));
         }
         sleep(self.passage.after).await;
@@ -207,7 +215,7 @@ impl Journey {
             leases: self.message.leases.clone(),
             sequence: self.message.sequence,
             given_up: Arc::new(AtomicBool::new(true)),
-            repeatable: false,
+            repeatable: self.message.repeatable.clone(),
         };
         let duplicate = self.passage.duplicate;
         Self {
@@ -225,7 +233,9 @@ impl Journey {
     ) {
         sleep(self.passage.duplicate.unwrap_or_default()).await;
         if self.act(&act, true).is_some() {
-            self.trouble("request done twice", Duration::ZERO);
+            let acquire = matches!(self.message.repeatable, Repeatable::IfKnown(_));
+            let what = if acquire { "acquire done twice" } else { "request done twice" };
+            self.trouble(what, Duration::ZERO);
         }
     }
 
@@ -245,15 +255,27 @@ impl Journey {
     fn act<T>(&self, act: &impl Fn(&mut World) -> Result<T>, copy: bool) -> Option<Result<T>> {
         let given_up = copy || self.message.given_up.load(Ordering::SeqCst);
         let mut world = self.sim.world();
+        let repeated = match &self.message.repeatable {
+            Repeatable::IfKnown(name) if copy => self.message.leases.first().map(|it| (name, *it)),
+            _ => None,
+        };
+        if repeated.is_some_and(|(name, lease)| !world.knows(name, lease)) {
+            return None;
+        }
+        let was_in = repeated.is_some_and(|(name, lease)| world.is_in(name, lease));
         if !world.arrive(&self.message.leases, self.message.sequence, given_up) {
             return None;
         }
         let answer = act(&mut world);
+        let revived = repeated.filter(|(name, lease)| !was_in && world.is_in(name, *lease));
         let woken = world.take_woken();
         let broken = world.take_broken();
         drop(world);
         if let Some(broken) = broken {
             self.sim.fail(format!("the machine broke a rule on {broken}"));
+        }
+        if let Some((name, lease)) = revived {
+            self.sim.fail(format!("a late copy brought {lease:?} back, which was gone, on {name}"));
         }
         for (mailboxes, lease) in woken {
             self.sim.hint(mailboxes, lease);
@@ -289,7 +311,8 @@ impl Store for Connection {
             self.mailboxes.open(request.lease);
         }
         let (request, command) = (request.clone(), Command::acquire(request, self.session));
-        self.send(Operation::Acquire, vec![request.lease], false, move |world| {
+        let repeatable = Repeatable::IfKnown(request.name.clone());
+        self.send(Operation::Acquire, vec![request.lease], repeatable, move |world| {
             let outcome = world.run(&request.name, &command);
             world.with(&request.name, |record, context| {
                 outcome.into_attempt(record, &request, context)
@@ -301,7 +324,7 @@ impl Store for Connection {
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         let (renewals, session) = (leases.to_vec(), self.session);
         let ids = leases.iter().map(|renewal| renewal.lease).collect();
-        self.send(Operation::Renew, ids, true, move |world| {
+        self.send(Operation::Renew, ids, Repeatable::Yes, move |world| {
             let mut renew = |renewal: &Renewal| {
                 let outcome = world.run(&renewal.name, &Command::renew(renewal, session));
                 world.with(&renewal.name, |record, _| outcome.into_renewed(record, renewal))
@@ -314,7 +337,7 @@ impl Store for Connection {
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.mailboxes.open(conversion.lease);
         let conversion = conversion.clone();
-        self.send(Operation::Convert, vec![conversion.lease], true, move |world| {
+        self.send(Operation::Convert, vec![conversion.lease], Repeatable::Yes, move |world| {
             let outcome = world.run(&conversion.name, &Command::convert(&conversion));
             world.with(&conversion.name, |_, context| outcome.into_converted(&conversion, context))
         })
@@ -324,7 +347,7 @@ impl Store for Connection {
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.mailboxes.close(lease);
         let name = name.clone();
-        self.send(Operation::Release, vec![lease], true, move |world| {
+        self.send(Operation::Release, vec![lease], Repeatable::Yes, move |world| {
             Ok(world.run(&name, &Command::Release { lease }).into_released())
         })
         .await
@@ -332,7 +355,7 @@ impl Store for Connection {
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
         let name = name.clone();
-        self.send(Operation::Release, vec![lease], true, move |world| {
+        self.send(Operation::Release, vec![lease], Repeatable::Yes, move |world| {
             world.run(&name, &Command::Withdraw { lease });
             Ok(())
         })
@@ -342,18 +365,18 @@ impl Store for Connection {
     async fn inspect(&self, name: &LockName) -> Result<LockView> {
         let (name, stale) = (name.clone(), self.sim.stale_read(self.who));
         let look = move |world: &mut World| Ok(world.view(&name, stale));
-        self.send(Operation::Inspect, Vec::new(), false, look).await
+        self.send(Operation::Inspect, Vec::new(), Repeatable::No, look).await
     }
 
     async fn list(&self, listing: &Listing) -> Result<Page> {
         let (listing, stale) = (listing.clone(), self.sim.stale_read(self.who));
         let look = move |world: &mut World| Ok(world.page(&listing, stale));
-        self.send(Operation::List, Vec::new(), false, look).await
+        self.send(Operation::List, Vec::new(), Repeatable::No, look).await
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         let eviction = eviction.clone();
-        self.send(Operation::Evict, Vec::new(), true, move |world| {
+        self.send(Operation::Evict, Vec::new(), Repeatable::Yes, move |world| {
             Ok(world.run(&eviction.name, &Command::evict(&eviction)).into_evicted())
         })
         .await
@@ -371,12 +394,12 @@ impl Store for Connection {
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
         let query = query.clone();
         let look = move |world: &mut World| Ok(world.trail().read(&query));
-        self.send(Operation::Audit, Vec::new(), false, look).await
+        self.send(Operation::Audit, Vec::new(), Repeatable::No, look).await
     }
 
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
         let entries = entries.to_vec();
-        self.send(Operation::Audit, Vec::new(), true, move |world| {
+        self.send(Operation::Audit, Vec::new(), Repeatable::Yes, move |world| {
             world.trail().append(entries.iter().cloned());
             Ok(())
         })

@@ -29,6 +29,7 @@ const FAULTS: &[&str] = &[
     "reply lost in partition",
     "request or reply is slow",
     "request done twice",
+    "acquire done twice",
     "overtaken request dropped",
     "request waits in stall",
     "hint lost",

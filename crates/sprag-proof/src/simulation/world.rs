@@ -212,6 +212,20 @@ impl World {
         self.trails.get(&lease).and_then(|trail| trail.fate.clone())
     }
 
+    /// Whether the store still knows of the lease: that it holds the lock, waits for it, or is gone.
+    pub(crate) fn knows(&self, name: &LockName, lease: LeaseId) -> bool {
+        let gone = |record: &Record| record.gone.iter().any(|gone| gone.lease == lease);
+        self.is_in(name, lease) || self.records.get(name).is_some_and(gone)
+    }
+
+    /// Whether the lease holds the lock or waits for it.
+    pub(crate) fn is_in(&self, name: &LockName, lease: LeaseId) -> bool {
+        self.records.get(name).is_some_and(|record| {
+            record.holders.iter().any(|hold| hold.lease == lease)
+                || record.waiters.iter().any(|wait| wait.lease == lease)
+        })
+    }
+
     /// The fence with which the lease holds the lock in the store.
     pub(crate) fn fence_of(&self, name: &LockName, lease: LeaseId) -> Option<Fence> {
         let record = self.records.get(name)?;
