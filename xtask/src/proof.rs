@@ -62,6 +62,17 @@ pub(crate) fn simulate(shell: &Shell, arguments: &[String]) -> Outcome {
     shell::run(shell.cargo(&fixed).args(arguments))
 }
 
+/// The cases for every store that have a full size.
+const LONG_CASES: &[&str] = &[
+    "a_late_renewal_never_revives",
+    "a_healthy_lock_is_not_lost",
+    "a_release_before_the_wait_is_not_missed",
+    "a_long_waiter_keeps_its_place",
+    "a_timeout_is_waited_out",
+    "thousands_of_names_do_not_collide",
+    "hundreds_of_timeouts_leave_nothing",
+];
+
 /// Tests in their full size.
 ///
 /// Not by nextest: it would end after minutes what takes an hour. One at a time, as they fight for
@@ -96,8 +107,10 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     }
     if arguments == ["--full"] {
         let process = ["-p", "sprag-testkit", "--test", "process", "--"];
+        let kit = ["-p", "sprag-testkit", "--test", "memory", "--test", "sqlite", "--"];
+        let cases: Vec<_> = kit.iter().chain(LONG_CASES).copied().collect();
         let races = ["-p", "sprag-cli", "--test", "run", "--", "races"];
-        return full(shell, &[&process, &races, &fleet]);
+        return full(shell, &[&process, &cases, &races, &fleet]);
     }
     let fixed = ["run", "--release", "-p", "sprag-testkit", "--bin", "sprag-torture", "--"];
     shell::run(shell.cargo(&fixed).args(arguments))

@@ -24,6 +24,12 @@ const ARRIVAL: Duration = Duration::from_secs(45);
 /// A lease that does not end within a case.
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// How often a case repeats something: `few` times, or `many` with `SPRAG_TORTURE=full`.
+pub fn times(few: u32, many: u32) -> u32 {
+    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|value| value == "full");
+    if full { many } else { few }
+}
+
 /// The time.
 pub fn now() -> Moment {
     BootClock.now()

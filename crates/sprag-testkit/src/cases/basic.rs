@@ -8,7 +8,7 @@ use sprag_core::{LockState, Loss, Mode, Released, store};
 
 use crate::harness::Harness;
 use crate::support::{
-    LONG, PATIENCE, let_time_pass, look, new_lease, request, spawn_acquire, timed, until_unused,
+    LONG, PATIENCE, let_time_pass, look, new_lease, request, spawn_acquire, timed, times, until_unused,
     until_waiters, within,
 };
 
@@ -165,7 +165,9 @@ pub async fn a_healthy_lock_is_not_lost(harness: &impl Harness) {
     let ttl = Duration::from_millis(1500).max(harness.ttl());
     let guard = client.lock("report").ttl(ttl).acquire().await.unwrap();
     let mut lost = std::pin::pin!(guard.lost());
-    let early = tokio::time::timeout(ttl.mul_f64(1.5), &mut lost).await;
+    // In full, for ten minutes.
+    let long = ttl.mul_f64(1.5) * times(1, 270);
+    let early = tokio::time::timeout(long, &mut lost).await;
     assert!(early.is_err(), "lost although healthy: {early:?}");
     assert_eq!(guard.state(), LockState::Held);
     guard.release().await.unwrap();

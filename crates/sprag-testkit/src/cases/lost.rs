@@ -9,7 +9,7 @@ use sprag_core::{LockState, Loss, Released};
 use crate::fault::{Fault, FaultStore, Op};
 use crate::harness::Harness;
 use crate::support::{
-    LONG, block_this_thread, eventually, is_unused, let_time_pass, now, until_unused, within,
+    LONG, block_this_thread, eventually, is_unused, let_time_pass, now, times, until_unused, within,
 };
 
 /// How long after the deadline the task that waits for the loss may be told, on a busy machine.
@@ -164,7 +164,7 @@ pub async fn a_late_renewal_never_revives(harness: &impl Harness) {
     let client = faults.client();
     // The shortest lease there is renews the most often.
     let ttl = client.capability().min_ttl.max(harness.ttl() / 4);
-    for cycle in 0..40_u32 {
+    for cycle in 0..times(40, 10_000) {
         let guard = client.lock("report").ttl(ttl).acquire().await.unwrap();
         // Released at another moment of the renewal's life each time.
         let_time_pass(ttl.mul_f64(f64::from(cycle % 8) / 20.0)).await;

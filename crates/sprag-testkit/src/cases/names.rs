@@ -6,12 +6,13 @@ use sprag_core::store::Listing;
 
 use crate::fault::FaultStore;
 use crate::harness::Harness;
-use crate::support::{LONG, look, request};
+use crate::support::{LONG, look, request, times};
 
 /// FAULTS 21: two thousand names exclude only themselves.
 pub async fn thousands_of_names_do_not_collide(harness: &impl Harness) {
     let (store, other) = (harness.store().await, harness.store().await);
-    let count = u32::try_from(harness.times(500)).unwrap();
+    let few = u32::try_from(harness.times(500)).unwrap();
+    let count = times(few, few * 50);
     let names = (0..count).flat_map(|number| {
         // Different lengths, common prefixes, and numbers that differ in one place only.
         let hex = format!("{:08x}", number.wrapping_mul(0x9e37_79b1));

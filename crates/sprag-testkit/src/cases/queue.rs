@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultStore, Gate, Op};
 use crate::harness::Harness;
 use crate::support::{
     LONG, PATIENCE, able, is_unused, let_time_pass, look, now, request, spawn_acquire,
-    until_unused, until_waiters, within,
+    times, until_unused, until_waiters, within,
 };
 
 /// Whether the store keeps a queue; if not, priorities are refused.
@@ -95,7 +95,7 @@ pub async fn a_withdrawn_waiter_leaves_only_its_place(harness: &impl Harness) {
 pub async fn a_release_before_the_wait_is_not_missed(harness: &impl Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, waiter) = (harness.client().await, faults.client());
-    for _ in 0..20 {
+    for _ in 0..times(20, 1000) {
         let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
         let gate = Gate::new();
         faults.once(Op::TryAcquire, Fault::DelayReply(gate.clone()));
@@ -135,7 +135,8 @@ pub async fn a_long_waiter_keeps_its_place(harness: &impl Harness) {
     let waiting = spawn_acquire(waiter.lock("report").ttl(ttl));
     until_waiters(holder.store(), "report", 1).await;
     let ticket = look(holder.store(), "report").await.waiters[0].ticket;
-    let_time_pass(ttl.mul_f64(1.6)).await;
+    // In full, for longer than any limit of five minutes.
+    let_time_pass(ttl.mul_f64(1.6) * times(1, 180)).await;
     assert_eq!(look(holder.store(), "report").await.waiters[0].ticket, ticket);
     guard.release().await.unwrap();
     let guard = within("granted", waiting).await.unwrap().unwrap();
@@ -147,7 +148,8 @@ pub async fn hundreds_of_timeouts_leave_nothing(harness: &impl Harness) {
     let (holder, waiter) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     let wait = Duration::from_millis(500);
-    let many = holder.capability().max_waiters.min(300);
+    let many = usize::try_from(times(300, 1000)).unwrap();
+    let many = holder.capability().max_waiters.min(many);
     let requests = (0..many).map(|_| waiter.lock("report").ttl(LONG).wait(wait));
     let waiting: Vec<_> = requests.map(spawn_acquire).collect();
     for waiter in waiting {

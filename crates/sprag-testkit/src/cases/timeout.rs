@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::Harness;
 use crate::support::{
-    LONG, PATIENCE, now, spawn_acquire, timed, until_unused, until_waiters, within,
+    LONG, PATIENCE, now, spawn_acquire, timed, times, until_unused, until_waiters, within,
 };
 
 /// FAULTS 16: a waiting time of zero tries once.
@@ -25,7 +25,8 @@ pub async fn no_time_to_wait_means_one_try(harness: &impl Harness) {
 pub async fn a_timeout_is_waited_out(harness: &impl Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
-    for wait in [Duration::from_millis(1), Duration::from_millis(300)] {
+    let longer = (0..times(0, 20)).map(|_| Duration::from_secs(5));
+    for wait in [1, 300].map(Duration::from_millis).into_iter().chain(longer) {
         let (answer, took) = timed(other.lock("report").wait(wait).acquire()).await;
         let error = answer.unwrap_err();
         assert!(error.is_timeout() && !error.is_held() && !error.is_unavailable(), "{error:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use sprag_core::Fence;
 
-use super::{Scene, times};
+use super::Scene;
 use crate::harness::Harness;
 use crate::process::{Ask, Command, Taker};
-use crate::support::{LONG, let_time_pass, name, now, until_unused, until_waiters};
+use crate::support::{LONG, let_time_pass, name, now, times, until_unused, until_waiters};
 
 /// F02: after `kill -9` of the holder the waiter is granted soon, with a larger fence, although
 /// the lease is good for long.

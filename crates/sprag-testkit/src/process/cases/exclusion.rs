@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use sprag_core::LockName;
 
-use super::{Scene, times};
+use super::Scene;
 use crate::harness::Harness;
 use crate::history::Rules;
 use crate::process::{Answer, Ask, Churn, Command, GuardedFile};
-use crate::support::{LONG, let_time_pass, name, until_unused};
+use crate::support::{LONG, let_time_pass, name, times, until_unused};
 use crate::torture::settle;
 
 /// Two processes exclude each other; a release in one is a grant in the other, with a larger
@@ -64,18 +64,19 @@ async fn count_together(scene: &Scene<impl Harness>, locks: [&[LockName]; 2], ro
 }
 
 /// F20: eight processes fight over three locks, hold them for a millisecond, give up, try, drop
-/// and release; the history of all of them keeps every rule.
+/// and release; the history of all of them keeps every rule. In full, 64 over one for ten minutes.
 pub async fn many_processes_in_a_hurry_keep_every_rule(scene: &Scene<impl Harness>) {
     let history = scene.file("history.jsonl");
     let ttl = Duration::from_secs(5).max(scene.harness.ttl());
     let folder = scene.folder().to_owned();
-    let plan = Churn { locks: 3, folder, ttl, checked: true, seed: 0 };
+    let locks = usize::try_from(times(3, 1)).unwrap();
+    let plan = Churn { locks, folder, ttl, checked: true, seed: 0 };
     let mut takers = Vec::new();
-    for number in 0..8 {
+    for number in 0..times(8, 64).into() {
         let config = scene.config().name(format!("p{number}")).history(&history);
         takers.push(config.churn(Churn { seed: number, ..plan.clone() }).spawn().await);
     }
-    let_time_pass(Duration::from_secs(3)).await;
+    let_time_pass(Duration::from_secs(3) * times(1, 200)).await;
     takers.iter_mut().for_each(|taker| taker.close());
     let mut grants = 0;
     for taker in &mut takers {

@@ -90,12 +90,6 @@ impl<H: Harness> Scene<H> {
     }
 }
 
-/// How often a case repeats something: `few` times, or `many` with `SPRAG_TORTURE=full`.
-pub fn times(few: u32, many: u32) -> u32 {
-    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|value| value == "full");
-    if full { many } else { few }
-}
-
 /// Names a module of tests for a store: one test for each case with several processes.
 ///
 /// The second argument is the path of the program `sprag-taker`. For a store without a URL each

@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::harness::Harness;
 use crate::process::{Ask, Command, Started, Taker};
-use crate::support::{LONG, name, now, until_unused, until_waiters};
+use crate::support::{LONG, name, now, times, until_unused, until_waiters};
 
 /// Starts processes that wait for `report`, in this order.
 async fn queue(scene: &Scene<impl Harness>, count: usize) -> Vec<(Taker, Started)> {
@@ -53,7 +53,9 @@ pub async fn twenty_dead_waiters_hold_nobody_up(scene: &Scene<impl Harness>) {
     let lock = name("report");
     let mut holder = scene.taker("holder").await;
     let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;
-    let mut waiters = queue(scene, scene.harness.times(20) + 1).await;
+    let few = u32::try_from(scene.harness.times(20)).expect("it is a small number");
+    let dead = usize::try_from(times(few, few * 5)).expect("it is a small number");
+    let mut waiters = queue(scene, dead + 1).await;
     let (mut live, waiting) = waiters.pop().expect("the last one was queued");
     for (waiter, _) in &mut waiters {
         waiter.kill().await;
