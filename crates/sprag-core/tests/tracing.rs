@@ -1,10 +1,11 @@
 //! What somebody who listens with `tracing` hears about a lock.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use sprag_core::{Client, MemoryStore};
 use tracing::field::{Field, Visit};
@@ -21,6 +22,7 @@ struct Heard {
     names: Mutex<HashMap<u64, String>>,
     handles: Mutex<HashMap<u64, usize>>,
     lines: Mutex<Vec<String>>,
+    said: Condvar,
 }
 
 /// What is told of a lock.
@@ -36,18 +38,15 @@ impl Visit for Told {
 impl Listener {
     fn say(&self, line: String) {
         self.0.lines.lock().unwrap().push(line);
+        self.0.said.notify_all();
     }
 
     fn until(&self, what: &str) -> Vec<String> {
-        let begun = Instant::now();
-        loop {
-            let lines = self.0.lines.lock().unwrap().clone();
-            if lines.iter().any(|line| line == what) {
-                return lines;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(20), "no {what:?} in {lines:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let (lines, limit) = (self.0.lines.lock().unwrap(), Duration::from_secs(20));
+        let missing = |lines: &mut Vec<String>| !lines.iter().any(|line| line == what);
+        let (lines, waited) = self.0.said.wait_timeout_while(lines, limit, missing).unwrap();
+        assert!(!waited.timed_out(), "no {what:?} in {lines:?}");
+        lines.clone()
     }
 }
 
