@@ -46,6 +46,8 @@ pub const ALL: &[&str] = &[
     "fixed_lease_is_overdue",
     "floor_not_raised",
     "severed_is_held",
+    "promise_ignored",
+    "force_spares_heir",
     "ticket_adopted_twice",
 ];
 

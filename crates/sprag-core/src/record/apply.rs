@@ -94,6 +94,8 @@ impl Step<'_> {
     fn finish(mut self, outcome: Outcome) -> Applied {
         if self.changed {
             self.record.version += 1;
+            let waits = |lease| self.record.waiters.iter().any(|wait| wait.lease == lease);
+            self.record.heir = self.record.heir.filter(|heir| waits(heir.lease));
             let modes = self.record.holders.iter().map(|hold| hold.mode);
             let modes = modes.chain(self.record.waiters.iter().map(|wait| wait.mode));
             if modes.map(permits_of).max().unwrap_or(0) == 0 {
@@ -280,6 +282,13 @@ impl Step<'_> {
         let before = self.events.len();
         let forced = acquire.steal == Steal::Force;
         let stolen = || Loss::Stolen { by: acquire.holder.worker_id.clone(), forced };
+        if forced
+            && !mutant!("force_spares_heir")
+            && let Some(heir) = self.record.heir.take()
+        {
+            // It may be inside: its predecessor lets it in before that is written here.
+            self.remove_waiters(|wait| (wait.lease == heir.lease).then(stolen));
+        }
         self.remove_holders(|hold| in_the_way(hold).then(stolen));
         // Permit holders leave one by one, oldest first, until there is room.
         while !self.has_room_for(acquire.mode)
@@ -504,7 +513,10 @@ impl Step<'_> {
                 return Some(reader);
             }
         }
-        (!self.record.waiters.is_empty()).then_some(0)
+        let promised = |wait: &Wait| self.record.heir.is_some_and(|heir| heir.lease == wait.lease);
+        let heir = self.record.waiters.iter().position(promised);
+        heir.filter(|_| !mutant!("promise_ignored"))
+            .or((!self.record.waiters.is_empty()).then_some(0))
     }
 
     fn has_room_for(&self, mode: Mode) -> bool {
@@ -517,7 +529,12 @@ impl Step<'_> {
     }
 
     fn grant(&mut self, index: usize) -> bool {
-        let fence = if self.record.waiters[index].mode.takes_new_fence()
+        let lease = self.record.waiters[index].lease;
+        // A promised fence is good as long as it is the last one: an upgrade may have had another.
+        let promised = self.record.heir.filter(|heir| heir.lease == lease).map(|heir| heir.fence);
+        let fence = if promised == Some(self.record.fence) {
+            promised
+        } else if self.record.waiters[index].mode.takes_new_fence()
             || self.record.fence == Fence::ZERO
         {
             self.next_fence()

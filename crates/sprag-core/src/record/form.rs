@@ -4,7 +4,8 @@
 //!
 //! * The form is `{"format": N, "record": {..}}`. Any change of shape or meaning, also one more
 //!   field, is a new `N`.
-//! * A reader understands every `N` up to its own [`CURRENT_FORMAT`] and writes its own.
+//! * A reader understands every `N` up to its own [`CURRENT_FORMAT`], and writes the smallest that has
+//!   all that is to be said: 1, or 2 for a record with an heir.
 //! * A larger `N`, an unknown field, broken JSON or a record that cannot be (two exclusive
 //!   holders) fails closed: the caller gets [`Corrupt`] and nothing is written. A library that
 //!   guessed could give out a lock that a newer one holds.
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{Record, Wait};
 use crate::error::{Error, ErrorKind, Operation};
 
-/// The format this library writes.
-pub const CURRENT_FORMAT: u32 = 1;
+/// The latest format that this library writes.
+pub const CURRENT_FORMAT: u32 = 2;
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -29,9 +30,15 @@ struct Written<'a> {
 #[serde(deny_unknown_fields)]
 struct Read {
     // Checked before the rest, whose shape depends on it.
-    #[serde(rename = "format")]
-    _format: u32,
+    format: u32,
     record: Record,
+}
+
+impl Read {
+    /// Whether its format has what it says.
+    fn is_of_its_format(&self) -> bool {
+        self.format <= CURRENT_FORMAT && (self.format >= 2 || self.record.heir.is_none())
+    }
 }
 
 #[derive(Deserialize)]
@@ -66,7 +73,8 @@ impl From<Corrupt> for Error {
 impl Record {
     /// Writes the record as JSON.
     pub fn to_json(&self) -> String {
-        let written = Written { format: CURRENT_FORMAT, record: self };
+        let format = if self.heir.is_some() { 2 } else { 1 };
+        let written = Written { format, record: self };
         // Only maps with non-string keys and failing writers make this fail; there are none.
         serde_json::to_string(&written).expect("a record is always writable as JSON")
     }
@@ -78,7 +86,7 @@ impl Record {
     /// [`Corrupt`] if the text is damaged or was written by a newer library.
     pub fn from_json(text: &str) -> Result<Self, Corrupt> {
         let record = match serde_json::from_str::<Read>(text) {
-            Ok(read) if read._format <= CURRENT_FORMAT => read.record,
+            Ok(read) if read.is_of_its_format() => read.record,
             // Say "newer" rather than "damaged" where that is the reason.
             outcome => {
                 let format = serde_json::from_str::<Format>(text).map_or(0, |read| read.format);
@@ -152,9 +160,9 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_with_the_fix() {
-        let text = Record::default().to_json().replace("\"format\":1", "\"format\":2");
+        let text = Record::default().to_json().replace("\"format\":1", "\"format\":3");
         let error = Record::from_json(&text).unwrap_err().to_string();
-        assert!(error.contains("format 2") && error.contains("upgrade"), "{error}");
+        assert!(error.contains("format 3") && error.contains("upgrade"), "{error}");
     }
 
     #[test]

@@ -65,6 +65,19 @@ pub struct Record {
     pub waiters: Vec<Wait>,
     /// The last leases that were taken away, so that they can be told why.
     pub gone: Vec<Gone>,
+    /// Who has the lock next, whoever else comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heir: Option<Heir>,
+}
+
+/// The waiter to which the lock is promised, see [`Record::promise`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heir {
+    /// Its lease.
+    pub lease: LeaseId,
+    /// The fence it will have.
+    pub fence: Fence,
 }
 
 /// One holder.
@@ -183,6 +196,25 @@ impl Record {
         self.holders.is_empty() && self.waiters.is_empty()
     }
 
+    /// Promises the lock to the first waiter, and a fence with it: the holder may then tell that
+    /// waiter to enter before its release is written, because nobody else can be let in meanwhile.
+    /// Whoever arrives later stands behind, whatever its priority. Only force goes past a promise,
+    /// and robs the one to whom it was made as if it held the lock.
+    ///
+    /// There is a promise only from one exclusive holder to another; returns whether there is a new
+    /// one. `floor` is as in [`Context::fence_floor`].
+    pub fn promise(&mut self, floor: u64) -> bool {
+        let [Hold { mode: Mode::Exclusive, .. }] = self.holders[..] else { return false };
+        let Some(first) = self.waiters.first() else { return false };
+        if self.heir.is_some() || first.mode != Mode::Exclusive || first.session.is_none() {
+            return false;
+        }
+        let Some(fence) = self.fence.after(floor) else { return false };
+        self.fence = fence;
+        self.heir = Some(Heir { lease: first.lease, fence });
+        true
+    }
+
     /// Why the lease is not here: remembered, or `StateLost`.
     pub fn loss_of(&self, lease: LeaseId) -> Loss {
         self.gone_reason(lease).unwrap_or(Loss::StateLost)
@@ -216,6 +248,7 @@ impl Record {
             (all_different(&leases) && all_different(&waiting), "one lease twice"),
             (!waiting.iter().any(|lease| leases.contains(lease)), "a holder waits"),
             (self.gone.len() <= MAX_GONE, "too many lost leases kept"),
+            (self.heir.is_none_or(|heir| heir.fence <= self.fence), "a promise above the last"),
         ];
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, broken)) => Err((*broken).to_owned()),

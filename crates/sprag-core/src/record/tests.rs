@@ -1,5 +1,7 @@
 //! The machine's rules, one test each.
 
+mod promise;
+
 use proptest::prelude::*;
 
 use super::*;

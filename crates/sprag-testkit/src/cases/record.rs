@@ -35,7 +35,7 @@ pub async fn a_damaged_record_fails_closed(harness: &impl Harness) {
 pub async fn a_newer_record_fails_closed(harness: &impl Harness) {
     let good = Record::default().to_json();
     let newer = good.replace(
-        &format!("\"format\":{CURRENT_FORMAT}"),
+        "\"format\":1",
         &format!("\"format\":{}", CURRENT_FORMAT + 1),
     );
     assert_ne!(newer, good);
