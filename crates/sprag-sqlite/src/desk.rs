@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use sprag_core::audit::{AuditEntry, audit_entries};
 use sprag_core::clock::Clock;
-use sprag_core::record::{Applied, Command, Context, EventKind, Expiry, Outcome, Record, apply};
+use sprag_core::record::{
+    Applied, Command, Context, EventKind, Expiry, Hold, Outcome, Record, Steal, apply,
+};
 use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
 
+use crate::baton::{ForceCount, Heir};
 use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
@@ -81,6 +84,14 @@ pub(crate) struct Answer {
     pub(crate) before: Vec<SessionId>,
     /// Where the one that asks waits.
     pub(crate) place: Option<Place>,
+    /// The heir of who was let in by this.
+    pub(crate) heir: Option<Heir>,
+}
+
+impl Answer {
+    fn grants(&self) -> bool {
+        grants(&self.applied)
+    }
 }
 
 /// What the threads of one store handle share.
@@ -91,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wakeups: Wakeups,
     pub(crate) trail: Trail,
+    pub(crate) force: ForceCount,
     pub(crate) busy_timeout: Duration,
     pub(crate) max_free_records: u32,
     /// How many frames the log had after our last commit.
@@ -198,7 +210,8 @@ impl Shared {
 
     fn attempt(&self, database: &Database, work: &Work) -> Result<Answers> {
         if let Some(applied) = self.attempt_from_memory(database, work)? {
-            return Ok(vec![Ok(Answer { applied, unread: 0, before: Vec::new(), place: None })]);
+            let answer = Answer { applied, unread: 0, before: Vec::new(), place: None, heir: None };
+            return Ok(vec![Ok(answer)]);
         }
         let transaction = database.begin()?;
         let mut answers = Answers::with_capacity(work.commands.len());
@@ -211,8 +224,25 @@ impl Shared {
                 Ok(answer) => answers.push(Ok(answer)),
             }
         }
+        self.mark(work, &mut answers)?;
         transaction.commit()?;
         Ok(answers)
+    }
+
+    /// Sees to it that whoever passes a lock on cannot do so after force was used: see
+    /// [`crate::baton`]. Called within the transaction, after it has read and before it is written.
+    fn mark(&self, work: &Work, answers: &mut Answers) -> Result<()> {
+        let forced = |command: &Command| matches!(command, Command::Acquire(acquire) if acquire.steal == Steal::Force);
+        if work.commands.iter().any(|(_, command)| forced(command)) {
+            self.force.raise().map_err(|e| from_io("write", &self.place.force, e))?;
+        }
+        for answer in answers.iter_mut().flatten().filter(|answer| answer.grants()) {
+            if answer.applied.record.heir.is_some() {
+                let mark = self.force.mark();
+                answer.heir = mark.and_then(|mark| Heir::of(&answer.applied.record, mark));
+            }
+        }
+        Ok(())
     }
 
     /// Adds to the audit trail what was done. Called inside the gate.
@@ -234,7 +264,10 @@ impl Shared {
             let asker = lease_of(command);
             for event in &answer.applied.events {
                 if Some(event.lease) != asker {
-                    self.wakeups.send(event);
+                    let holds = |hold: &Hold| hold.lease == event.lease;
+                    let heir =
+                        answer.heir.filter(|_| answer.applied.record.holders.iter().any(holds));
+                    self.wakeups.send(event, heir);
                 }
             }
         }
@@ -256,11 +289,14 @@ pub(crate) fn decide(
     }
     let limit = loaded.record.limit;
     let mut applied = apply_within(transaction, &mut loaded, command, context)?;
-    if !loaded.window.sufficed(limit, &applied.record) {
+    if !loaded.window.sufficed(limit, &applied) {
         loaded = transaction.load(name, Reach::All)?;
         applied = apply_within(transaction, &mut loaded, command, context)?;
     }
     if applied.changed {
+        if grants(&applied) {
+            applied.record.promise(context.fence_floor);
+        }
         transaction.save(name, loaded.row, &loaded.window, &mut applied.record)?;
     }
     let unread = loaded.window.unread;
@@ -276,7 +312,12 @@ pub(crate) fn decide(
         };
         (*ahead, before) = (standing.ahead, standing.before);
     }
-    Ok(Answer { applied, unread, before, place })
+    Ok(Answer { applied, unread, before, place, heir: None })
+}
+
+/// Whether anybody was let in: then the next one is promised to be.
+pub(crate) fn grants(applied: &Applied) -> bool {
+    applied.events.iter().any(|event| event.kind == EventKind::Granted)
 }
 
 /// Takes the record out of `loaded`.
@@ -318,6 +359,7 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
             unread: 0,
             before: Vec::new(),
             place: None,
+            heir: None,
         })),
         _ => Err(gone(path, loss)),
     };

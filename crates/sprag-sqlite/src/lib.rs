@@ -17,6 +17,7 @@
 //! | `sprag.db.sessions/<id>` | locked by a live process; free to lock means dead |
 //! | `sprag.db.sessions/<id>.sock` | where that process is woken |
 
+mod baton;
 mod cache;
 mod config;
 mod database;
@@ -25,7 +26,9 @@ mod diagnose;
 mod error;
 mod filesystem;
 mod gate;
+mod leases;
 mod maintenance;
+mod message;
 mod open;
 mod place;
 mod queue;

@@ -7,6 +7,7 @@ use sprag_core::audit::{AuditEntry, AuditKind};
 use sprag_core::record::Hold;
 use sprag_core::{ErrorKind, LockName, Result};
 
+use crate::baton::ForceCount;
 use crate::config::SqliteConfig;
 use crate::database::{Database, Identity, SQLITE_PATIENCE};
 use crate::desk::{Desk, Shared};
@@ -38,6 +39,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     database.identify()?;
     let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
     let trail = Trail::new(&place.trail);
+    let force = ForceCount::open(&place.force).map_err(|e| from_io("create", &place.force, e))?;
     let session = {
         // All inside the gate: two that open at once must agree on the schema, the boot and who
         // was here first.
@@ -62,6 +64,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
     let shared = Arc::new(Shared {
         wakeups: wakeups.map_err(|e| from_io("make sockets for", &place.sessions, e))?,
         trail,
+        force,
         place,
         session,
         clock: config.clock,

@@ -21,6 +21,7 @@ pub(crate) struct Place {
     pub(crate) gate: PathBuf,
     pub(crate) lobby: PathBuf,
     pub(crate) trail: PathBuf,
+    pub(crate) force: PathBuf,
     pub(crate) sessions: PathBuf,
     /// Device and inode of the database.
     identity: (u64, u64),
@@ -75,6 +76,7 @@ impl Place {
             gate: beside(".gate"),
             lobby: beside(".lobby"),
             trail: beside(".trail"),
+            force: beside(".force"),
             sessions: beside(".sessions"),
             identity: (found.dev(), found.ino()),
             database,

@@ -1,26 +1,28 @@
 //! The queue of a lock as rows, of which only the needed ones are read.
 //!
-//! A command is decided from the first waiters and the one that asks. That is the same as
-//! deciding from the whole queue as long as
+//! A command is decided from the first waiters, the one that asks and the one to whom the lock is
+//! promised. That is the same as deciding from the whole queue as long as
 //!
 //! * no waiter's time is over: [`Window::due_ms`] tells the earliest time at which one may be;
 //! * the command looks at no other waiter: only a change of a semaphore's size does;
 //! * one of the first waiters stays, or has the lock alone now, so that the machine stopped there
-//!   and not at the end of what it was given.
+//!   and not at the end of what it was given;
+//! * if somebody was let in, who is the first now is known, because it is promised the lock.
 //!
 //! Otherwise the whole queue is read and the command is decided again.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
-use sprag_core::record::{Acquire, Command, Hold, Record, Wait};
+use sprag_core::record::{Acquire, Applied, Command, Hold, Record, Wait};
 use sprag_core::{LeaseId, Mode, Result, SessionId};
 
 use crate::database::Database;
+use crate::desk::grants;
 use crate::error::corrupt;
 use crate::rows::Transaction;
 
-/// How many of the first waiters are read. A hand-over takes the first and looks at the second,
-/// unless the first wants to be alone.
+/// How many of the first waiters are read. A hand-over takes the first, and looks at the second or
+/// promises the lock to it.
 const HEAD: usize = 2;
 /// How many predecessors of a waiter are told, to find a live one among them.
 const PREDECESSORS: u8 = 16;
@@ -46,7 +48,7 @@ pub(crate) struct Asker {
 }
 
 /// The place of a waiter, in the order in which they will be granted. It never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     place: i64,
     ticket: i64,
@@ -68,6 +70,8 @@ pub(crate) struct LockRow<'a> {
     pub(crate) queued: usize,
     /// No waiter's time is over before this.
     pub(crate) due_ms: u64,
+    /// To whom the lock is promised.
+    pub(crate) heir: Option<LeaseId>,
 }
 
 /// What was read of a queue.
@@ -100,7 +104,8 @@ impl Window {
     }
 
     /// Whether what was decided from this would have been decided from the whole queue, too.
-    pub(crate) fn sufficed(&self, limit: Option<u32>, decided: &Record) -> bool {
+    pub(crate) fn sufficed(&self, limit: Option<u32>, applied: &Applied) -> bool {
+        let decided = &applied.record;
         let stays = |wait: &Wait| {
             let alone = |hold: &Hold| hold.lease == wait.lease && hold.mode == Mode::Exclusive;
             decided.waiters.iter().any(|other| other.lease == wait.lease)
@@ -108,7 +113,14 @@ impl Window {
         };
         // Somebody who was not read may still wait for a permit.
         let same_limit = limit.is_none() || decided.limit.is_some();
-        self.unread == 0 || (same_limit && self.read[..self.head].iter().any(stays))
+        // A promise is made to who is the first now.
+        let first = decided.waiters.first().map(|wait| wait.lease);
+        let is_first = |wait: &Wait| Some(wait.lease) == first;
+        let head = &self.read[..self.head];
+        self.unread == 0
+            || (same_limit
+                && head.iter().any(stays)
+                && (!grants(applied) || head.iter().any(is_first)))
     }
 
     /// When the first waiter's time may be over, now that the queue is as in `decided`.
@@ -131,25 +143,23 @@ impl Database {
         if count == 0 {
             return Ok(Window::default());
         }
-        let (limit, enough): (_, fn(&Wait) -> bool) = match reach {
-            Reach::All => (count + 1, |_| false),
-            Reach::Near(_) => (HEAD, |wait| wait.mode == Mode::Exclusive),
-        };
+        let limit = if reach == Reach::All { count + 1 } else { HEAD };
         let mut read = self.read_waiters(
             of.name,
             "SELECT waiter FROM waiter WHERE lock = ?1 ORDER BY place, ticket LIMIT ?2",
             params![lock, i64::try_from(limit).unwrap_or(i64::MAX)],
-            enough,
         )?;
         let head = read.len();
-        let complete = head >= limit.min(count) || read.last().is_some_and(enough);
-        if let Reach::Near(Some(asker)) = reach
-            && head < count
-            && !read.iter().any(|wait| wait.lease == asker.lease)
-        {
-            read.extend(self.find_waiter(of, asker)?);
+        if let Reach::Near(asker) = reach {
+            let heir = of.heir.map(|lease| Asker { lease, place: None });
+            for wanted in asker.into_iter().chain(heir) {
+                if read.len() < count && !read.iter().any(|wait| wait.lease == wanted.lease) {
+                    read.extend(self.find_waiter(of, wanted)?);
+                }
+            }
+            read.sort_by_key(Wait::order);
         }
-        if read.len() > count || !complete {
+        if read.len() > count || head < limit.min(count) {
             let what = format!("it has {count} waiters, and {} were found", read.len());
             return Err(corrupt(&self.path, of.name, &what));
         }
@@ -164,33 +174,27 @@ impl Database {
                 "SELECT waiter FROM waiter \
                  WHERE lock = ?1 AND place = ?2 AND ticket = ?3 AND lease = ?4",
                 params![of.id, place, ticket, lease],
-                |_| true,
             )?;
             if !found.is_empty() {
                 return Ok(found.into_iter().next());
             }
         }
         let query = "SELECT waiter FROM waiter WHERE lock = ?1 AND lease = ?2";
-        let found = self.read_waiters(of.name, query, params![of.id, lease], |_| true)?;
+        let found = self.read_waiters(of.name, query, params![of.id, lease])?;
         Ok(found.into_iter().next())
     }
 
-    /// Reads waiters up to the one that is `enough`, with it.
     fn read_waiters(
         &self,
         name: &str,
         query: &str,
         values: impl rusqlite::Params,
-        enough: fn(&Wait) -> bool,
     ) -> Result<Vec<Wait>> {
         let mut statement = self.prepared(query)?;
         let mut rows = statement.query(values).map_err(|e| self.error(e))?;
         let mut waiters = Vec::new();
         while let Some(row) = rows.next().map_err(|e| self.error(e))? {
             waiters.push(self.read_waiter(name, row)?);
-            if waiters.last().is_some_and(enough) {
-                break;
-            }
         }
         Ok(waiters)
     }
@@ -290,7 +294,7 @@ mod tests {
 
     use super::{Place, Reach};
     use crate::database::Database;
-    use crate::desk::{decide, lease_of};
+    use crate::desk::{decide, grants, lease_of};
 
     /// A small generator: the same numbers in each run.
     struct Dice(u64);
@@ -359,7 +363,7 @@ mod tests {
     fn exclusive(lease: u128) -> Command {
         Command::Acquire(Box::new(Acquire {
             lease: LeaseId::from_u128(lease),
-            session: None,
+            session: Some(SessionId::from_u128(lease)),
             party: PartyId::from_u128(lease),
             mode: Mode::Exclusive,
             ttl_ms: 1000,
@@ -374,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_over_reads_nobody_behind_the_one_who_will_be_alone() {
+    fn a_hand_over_reads_nobody_behind_the_one_to_whom_the_lock_is_promised() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("locks.db");
         std::fs::File::create(&path).unwrap();
@@ -398,15 +402,17 @@ mod tests {
         (0..5).for_each(|lease| drop(run(&exclusive(lease))));
         let answer = run(&Command::Release { lease: LeaseId::from_u128(0) });
         assert_eq!(answer.applied.record.holders[0].lease, LeaseId::from_u128(1));
-        assert_eq!(answer.unread, 3, "of four waiters, one has to be read");
+        assert_eq!(answer.unread, 2, "of four waiters, two have to be read");
+        let heir = answer.applied.record.heir.map(|heir| heir.lease);
+        assert_eq!(heir, Some(LeaseId::from_u128(2)));
     }
 
     #[test]
     fn deciding_from_a_part_of_the_queue_is_deciding_from_all_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let name = LockName::new("job").unwrap();
-        let (mut partial, mut long) = (0, 0);
-        for seed in 0..24 {
+        let (mut partial, mut long, mut promised) = (0, 0, 0);
+        for seed in 0..28 {
             let path = dir.path().join(format!("{seed}.db"));
             std::fs::File::create(&path).unwrap();
             let database = Database::connect(&path).unwrap();
@@ -427,7 +433,10 @@ mod tests {
                     is_silent: &|_| false,
                 };
                 let before = whole.clone();
-                let expected = apply(whole, &command, &context);
+                let mut expected = apply(whole, &command, &context);
+                if grants(&expected) {
+                    promised += usize::from(expected.record.promise(context.fence_floor));
+                }
                 let transaction = database.begin().unwrap();
                 // What a process remembers about its waiters may be missing, or be wrong.
                 let place = match dice.roll(4) {
@@ -466,5 +475,6 @@ mod tests {
             }
         }
         assert!(partial > 500 && long > 120, "too easy: {partial} in part, {long} long queues");
+        assert!(promised > 200, "too few promises: {promised}");
     }
 }

@@ -130,6 +130,7 @@ impl Database {
             name,
             queued: queued.ok_or_else(|| damaged("the number of waiters cannot be right"))?,
             due_ms: u64::try_from(number(3)?).unwrap_or(0),
+            heir: record.heir.map(|heir| heir.lease),
         };
         let reach = match reach {
             Reach::Near(Some(asker)) if record.holders.iter().any(|h| h.lease == asker.lease) => {

@@ -1,5 +1,8 @@
 //! [`SqliteStore`]: the contract of a store on top of one SQLite file.
 
+#[cfg(test)]
+mod hand_over;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,8 +16,8 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::diagnosis::Finding;
 use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
-    Renewed, Request,
+    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
+    Renewal, Renewed, Request,
 };
 use sprag_core::{
     Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Operation, Result,
@@ -25,6 +28,7 @@ use crate::config::SqliteConfig;
 use crate::database::Database;
 use crate::desk::{Answer, Answers, Desk, MAX_WAITERS, Shared, Work, hands_over};
 use crate::error::{STORE, from_io, gone};
+use crate::leases::Tenure;
 use crate::open;
 use crate::queue::Reach;
 use crate::worker::Worker;
@@ -169,10 +173,36 @@ impl SqliteStore {
         name: &LockName,
         command: Command,
     ) -> Result<Answer> {
-        let answers = self.run(operation, Work::of(vec![(name.clone(), command)])).await;
+        self.run_last(operation, name, vec![(name.clone(), command)]).await
+    }
+
+    /// Runs commands on one lock, of which the last one is answered.
+    async fn run_last(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        commands: Vec<(LockName, Command)>,
+    ) -> Result<Answer> {
+        let answers = self.run(operation, Work::of(commands)).await;
         let lost = || Error::new(ErrorKind::Unavailable, operation, "no answer").at(STORE);
-        let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(lost)?);
+        let answer =
+            answers.and_then(|answers| answers.into_iter().next_back().ok_or_else(lost)?);
         answer.map_err(|error| error.during(operation).on(name))
+    }
+
+    /// Before anything else is asked about a lease that was let in by its predecessor: that has to be
+    /// written. If the lease `changes`, it does not let in its heir by itself any more.
+    async fn settle(&self, name: &LockName, lease: LeaseId, changes: bool) -> Result<()> {
+        let wakeups = &self.inner.shared.wakeups;
+        if changes {
+            wakeups.disinherit(lease);
+        }
+        if let Some(predecessor) = wakeups.predecessor_of(lease) {
+            let command = Command::Release { lease: predecessor };
+            self.run_one(Operation::Release, name, command).await?;
+            wakeups.confirm(lease);
+        }
+        Ok(())
     }
 
     /// Runs a command whose lease may have to wait, and sees to it that it will be woken.
@@ -301,8 +331,8 @@ impl Store for SqliteStore {
         if request.queue {
             shared.wakeups.mailboxes().open(request.lease);
         }
-        // Whoever handed the lock over has told its fence, after the commit.
-        if let Some(fence) = shared.wakeups.take_grant(request.lease)
+        // Whoever handed the lock over has told its fence.
+        if let Some(fence) = shared.wakeups.enter(request.lease, &shared.force)
             && shared.is_intact()
         {
             shared.wakeups.unwatch(request.lease);
@@ -329,6 +359,13 @@ impl Store for SqliteStore {
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         let mut renewed = Vec::with_capacity(leases.len());
         let session = self.inner.shared.session.id;
+        for renewal in leases {
+            match self.settle(&renewal.name, renewal.lease, renewal.bind != Bind::Keep).await {
+                // The renewal itself will say so.
+                Err(error) if error.is_corrupt() => {}
+                settled => settled?,
+            }
+        }
         for chunk in leases.chunks(RENEWED_AT_ONCE) {
             let commands = chunk.iter().map(|r| (r.name.clone(), Command::renew(r, session)));
             let answers = self.run(Operation::Renew, Work::of(commands.collect())).await?;
@@ -350,6 +387,7 @@ impl Store for SqliteStore {
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         let shared = &self.inner.shared;
         shared.wakeups.mailboxes().open(conversion.lease);
+        self.settle(&conversion.name, conversion.lease, true).await?;
         let command = || Command::convert(conversion);
         let (name, lease) = (&conversion.name, conversion.lease);
         let answer = self.run_waiting(Operation::Convert, name, lease, command).await?;
@@ -359,13 +397,23 @@ impl Store for SqliteStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.inner.shared.wakeups.unwatch(lease);
-        let answer = self.run_one(Operation::Release, name, Command::Release { lease }).await?;
-        Ok(answer.applied.outcome.into_released())
+        let wakeups = &self.inner.shared.wakeups;
+        let Tenure { predecessor, heir } = wakeups.pass_on(lease);
+        wakeups.unwatch(lease);
+        let ended = predecessor.into_iter().chain([lease]);
+        let commands = ended.map(|lease| (name.clone(), Command::Release { lease })).collect();
+        let answer = self.run_last(Operation::Release, name, commands).await?;
+        Ok(match answer.applied.outcome {
+            // Our heir was faster, and has written it for us.
+            Outcome::Gone(Loss::Released) if heir.is_some() => Released::Freed,
+            outcome => outcome.into_released(),
+        })
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
-        self.inner.shared.wakeups.unwatch(lease);
+        let wakeups = &self.inner.shared.wakeups;
+        wakeups.unwatch(lease);
+        self.settle(name, lease, true).await?;
         self.run_one(Operation::Release, name, Command::Withdraw { lease }).await?;
         Ok(())
     }

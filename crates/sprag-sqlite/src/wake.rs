@@ -11,7 +11,6 @@
 //! A thread reads the socket. A waiter that lends its own thread reads it instead, and that thread
 //! steps back: it is one wake-up less for each grant.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,14 +30,15 @@ use sprag_core::record::{Event, EventKind, Record};
 use sprag_core::thread::{self, Lookout};
 use sprag_core::{Fence, LeaseId, SessionId};
 
+use crate::baton::{ForceCount, Heir};
+use crate::leases::{Leases, Tenure};
+use crate::message::{LONGEST, Message};
 use crate::queue::Place;
 use crate::session::Session;
 use crate::watch::Watches;
 
 /// The longest path that fits into a socket address.
 const MAX_SOCKET_PATH: usize = 107;
-/// A datagram: the lease, and the fence of its grant; zero if it was not granted.
-const DATAGRAM: usize = 16 + 8;
 /// How many processes are told about a grant to a waiter of unknown process.
 const MAX_BROADCAST: usize = 256;
 
@@ -52,8 +52,7 @@ pub(crate) struct Wakeups {
 #[derive(Debug)]
 struct Hub {
     mailboxes: Mailboxes,
-    /// The leases that wait in a queue.
-    awaited: Mutex<HashMap<LeaseId, Awaited>>,
+    leases: Mutex<Leases>,
     watches: Watches,
     session: Arc<Session>,
     /// Keeps the folder reachable by a short path.
@@ -69,22 +68,13 @@ struct Hub {
     stopped: AtomicBool,
 }
 
-/// What is known about a lease that waits in a queue.
-#[derive(Debug)]
-struct Awaited {
-    /// Where it waits.
-    place: Place,
-    /// The fence with which it was granted since.
-    granted: Option<Fence>,
-}
-
 impl Wakeups {
     pub(crate) fn new(session: Arc<Session>) -> io::Result<Self> {
         let sender = UnixDatagram::unbound()?;
         sender.set_nonblocking(true)?;
         let hub = Hub {
             mailboxes: Mailboxes::default(),
-            awaited: Mutex::default(),
+            leases: Mutex::default(),
             watches: Watches::new(Arc::clone(&session)),
             folder: File::open(&session.directory)?,
             session,
@@ -133,17 +123,18 @@ impl Wakeups {
         }
     }
 
-    /// Tells the process of `event` about it.
-    pub(crate) fn send(&self, event: &Event) {
-        let hub = &self.hub;
+    /// Tells the process of `event` about it, and about its heir.
+    pub(crate) fn send(&self, event: &Event, heir: Option<Heir>) {
+        let grant = (event.kind == EventKind::Granted).then_some(event.fence);
+        let heir = heir.filter(|_| grant.is_some());
+        let message = Message::Told { lease: event.lease, grant, heir };
         match event.session {
-            Some(session) if session != hub.session.id => hub.send_to(session, event),
-            Some(_) => hub.deliver(event.lease, granted(event)),
+            Some(session) => self.hub.tell(session, message),
             // A detached lease does not say where its waiter is.
             None => {
-                hub.deliver(event.lease, granted(event));
-                if event.kind == EventKind::Granted {
-                    hub.broadcast(event);
+                self.hub.hear(message);
+                if grant.is_some() {
+                    self.hub.broadcast(message);
                 }
             }
         }
@@ -151,20 +142,50 @@ impl Wakeups {
 
     /// From now on a grant to `lease`, which waits in the queue, is kept for it.
     pub(crate) fn await_grant(&self, lease: LeaseId, place: Place) {
-        self.hub.awaited().entry(lease).or_insert(Awaited { place, granted: None });
+        self.hub.leases().await_grant(lease, place);
     }
 
     /// Where `lease` waits.
     pub(crate) fn place_of(&self, lease: LeaseId) -> Option<Place> {
-        self.hub.awaited().get(&lease).map(|awaited| awaited.place)
+        self.hub.leases().place_of(lease)
     }
 
-    /// The fence with which `lease` was granted since it waits, if that was told.
-    pub(crate) fn take_grant(&self, lease: LeaseId) -> Option<Fence> {
-        let mut awaited = self.hub.awaited();
-        let fence = awaited.get(&lease)?.granted?;
-        awaited.remove(&lease);
-        Some(fence)
+    /// The fence with which `lease` was granted since it waits, if that was told and counts.
+    pub(crate) fn enter(&self, lease: LeaseId, force: &ForceCount) -> Option<Fence> {
+        self.hub.leases().enter(lease, || force.mark())
+    }
+
+    /// Who let `lease` in and may not have written it yet.
+    pub(crate) fn predecessor_of(&self, lease: LeaseId) -> Option<LeaseId> {
+        self.hub.leases().predecessor_of(lease)?;
+        self.hub.catch_up();
+        self.hub.leases().predecessor_of(lease)
+    }
+
+    /// What `lease` was let in by is written.
+    pub(crate) fn confirm(&self, lease: LeaseId) {
+        self.hub.leases().confirm(lease);
+    }
+
+    /// From now on `lease` lets in nobody by itself.
+    pub(crate) fn disinherit(&self, lease: LeaseId) {
+        self.hub.leases().disinherit(lease);
+    }
+
+    /// Lets in the heir of `lease`, which gives its lock back; returns what is known about it.
+    pub(crate) fn pass_on(&self, lease: LeaseId) -> Tenure {
+        if !self.hub.leases().holds(lease) {
+            return Tenure::default();
+        }
+        // The heir was told after we were let in: mostly nobody has read that yet.
+        self.hub.catch_up();
+        let tenure = self.hub.leases().leave(lease);
+        if let Some(Heir { lease: heir, session, fence, mark }) = tenure.heir {
+            self.hub.tell(session, Message::Baton { lease: heir, fence, from: lease, mark });
+            // The kernel likes to wake who is told something on the core of who tells it.
+            std::thread::yield_now();
+        }
+        tenure
     }
 
     /// Watches the processes whose death would let `lease` move on.
@@ -177,7 +198,7 @@ impl Wakeups {
     /// Stops watching for `lease` and forgets what came for it.
     pub(crate) fn unwatch(&self, lease: LeaseId) {
         self.hub.mailboxes.close(lease);
-        self.hub.awaited().remove(&lease);
+        self.hub.leases().forget(lease);
         self.hub.watches.unwatch(lease);
     }
 
@@ -205,37 +226,41 @@ impl Hub {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<LeaseId, Awaited>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes a waiter of this process.
-    fn deliver(&self, lease: LeaseId, grant: Option<Fence>) {
-        if let Some(fence) = grant
-            && let Some(awaited) = self.awaited().get_mut(&lease)
-        {
-            awaited.granted = Some(fence);
-        }
+    /// Takes in what a waiter of this process is told, and wakes it.
+    fn hear(&self, message: Message) {
+        self.leases().hear(message);
+        let (Message::Told { lease, .. } | Message::Baton { lease, .. }) = message;
         self.mailboxes.notify(lease);
     }
 
-    fn send_to(&self, session: SessionId, event: &Event) {
+    fn tell(&self, session: SessionId, message: Message) {
+        if session == self.session.id {
+            return self.hear(message);
+        }
         let path = self.socket_path(session);
-        let mut datagram = [0; DATAGRAM];
-        datagram[..16].copy_from_slice(&event.lease.as_u128().to_be_bytes());
-        let fence = granted(event).unwrap_or(Fence::ZERO);
-        datagram[16..].copy_from_slice(&fence.get().to_be_bytes());
-        if let Err(error) = self.sender.send_to(&datagram, &path) {
+        if let Err(error) = self.sender.send_to(message.write(&mut [0; LONGEST]), &path) {
             tracing::debug!(%error, ?session, "a wake-up was not delivered; a timer covers it");
         }
     }
 
-    fn broadcast(&self, event: &Event) {
+    fn broadcast(&self, message: Message) {
         let Ok(entries) = std::fs::read_dir(&self.session.directory) else { return };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let sessions = names.filter_map(|name| name.strip_suffix(".sock")?.parse().ok());
         let others = sessions.filter(|session| *session != self.session.id);
-        others.take(MAX_BROADCAST).for_each(|session| self.send_to(session, event));
+        others.take(MAX_BROADCAST).for_each(|session| self.tell(session, message));
+    }
+
+    /// Reads what has come so far.
+    fn catch_up(&self) {
+        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(receiver) = receiver {
+            self.read_datagrams(&receiver);
+        }
     }
 
     /// Whether the thread has to read the socket, which it also says. Who comes and sees that it
@@ -303,10 +328,10 @@ impl Hub {
 
     fn read_datagrams(&self, receiver: &UnixDatagram) {
         // One byte more, to see whether a datagram is too long to be one of ours.
-        let mut datagram = [0; DATAGRAM + 1];
+        let mut datagram = [0; LONGEST + 1];
         while let Ok(length) = receiver.recv(&mut datagram) {
-            if let Some((lease, grant)) = read(&datagram[..length]) {
-                self.deliver(lease, grant);
+            if let Some(message) = Message::read(&datagram[..length]) {
+                self.hear(message);
             }
             if self.stopped.load(Ordering::Acquire) {
                 return;
@@ -335,16 +360,4 @@ impl Lookout for Hub {
             self.nudge();
         }
     }
-}
-
-/// The fence, if the event is a grant.
-fn granted(event: &Event) -> Option<Fence> {
-    (event.kind == EventKind::Granted).then_some(event.fence)
-}
-
-fn read(datagram: &[u8]) -> Option<(LeaseId, Option<Fence>)> {
-    let (lease, fence) = datagram.split_at_checked(16)?;
-    let lease = LeaseId::from_u128(u128::from_be_bytes(lease.try_into().ok()?));
-    let fence = Fence::new(u64::from_be_bytes(fence.try_into().ok()?))?;
-    Some((lease, (fence > Fence::ZERO).then_some(fence)))
 }

@@ -48,8 +48,8 @@ fn everything_is_made_and_only_for_this_user() {
             files += 1;
         }
     }
-    // Database, log, index, gate, trail; session file and socket.
-    assert_eq!(files, 7);
+    // Database, log, index, gate, trail, count of force; session file and socket.
+    assert_eq!(files, 8);
     drop(store);
     assert_eq!(fs::read_dir(state.join("sprag.db.sessions")).unwrap().count(), 0);
 }
