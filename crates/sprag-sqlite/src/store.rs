@@ -193,6 +193,7 @@ impl SqliteStore {
     /// Before anything else is asked about a lease that was let in by its predecessor: that has to be
     /// written. If the lease `changes`, it does not let in its heir by itself any more.
     async fn settle(&self, name: &LockName, lease: LeaseId, changes: bool) -> Result<()> {
+        self.inner.check_process()?;
         let wakeups = &self.inner.shared.wakeups;
         if changes {
             wakeups.disinherit(lease);
@@ -328,6 +329,7 @@ impl Store for SqliteStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         let shared = &self.inner.shared;
+        self.inner.check_process().map_err(|error| error.during(Operation::Acquire))?;
         if request.queue {
             shared.wakeups.mailboxes().open(request.lease);
         }
@@ -397,6 +399,8 @@ impl Store for SqliteStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
+        // A forked child must not let anybody in on behalf of its parent.
+        self.inner.check_process().map_err(|error| error.during(Operation::Release).on(name))?;
         let wakeups = &self.inner.shared.wakeups;
         let Tenure { predecessor, heir } = wakeups.pass_on(lease);
         wakeups.unwatch(lease);
