@@ -137,7 +137,12 @@ impl Step<'_> {
                 None
             }
         });
-        self.remove_waiters(|wait| over(wait.lease, wait.expires_ms()).then_some(Loss::Expired));
+        // Who is promised the lock may be inside already, and lives by its session until its turn.
+        let heir = self.record.heir.map(|heir| heir.lease);
+        self.remove_waiters(|wait| {
+            let over = Some(wait.lease) != heir && over(wait.lease, wait.expires_ms());
+            over.then_some(Loss::Expired)
+        });
     }
 
     fn remove_holders(&mut self, loss: impl Fn(&Hold) -> Option<Loss>) {
