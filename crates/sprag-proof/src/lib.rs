@@ -7,13 +7,15 @@
 //! or done when nobody expects it any more; processes that pause and crash; clocks that differ.
 //! There is no limit on the length of a run: numbers that only grow are replaced by their ranks
 //! after each step ([`models::normal`]), so each world has finitely many states, and
-//! all of them are looked at.
+//! all of them are looked at. Only [`baton`](models::baton) limits how often clients ask, and how
+//! many accidents there are.
 //!
 //! | model | world | what is proven |
 //! |---|---|---|
 //! | [`observed`](models::observed) | one record, compare-and-swap, no clock | at most one client believes to hold the lock, and the record agrees; a guarded resource never goes back to an older holder |
 //! | [`sessions`](models::sessions) | locks whose holders live by a session | nobody is taken over before its session is dead, and by then its owner has stopped to believe; a detached lease is not taken by the death of a session |
 //! | [`queue`](models::queue) | one record, a store with a clock | who believes to hold the lock may do so beside all others who do: writers, readers, an upgrader, permits |
+//! | [`baton`](models::baton) | one record, messages between the clients; a lock that is passed on before that is written | at most one client believes to hold the lock unless it is robbed when it is inside, and fences grow in the order in which clients enter |
 //! | [`redlock`](models::redlock) | three nodes of which a majority decides; its protocol, not the machine | at most one client believes to hold the lock, and fences grow in the order of grants, also when nodes restart empty |
 //! | [`ledger`](models::ledger) | references that are compared and swapped; the protocol of signs of life and takeovers | at most one client believes to hold the lock, also when swaps are done late and locks are handed over |
 //!

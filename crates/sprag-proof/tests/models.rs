@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use sprag_proof::models::baton::{self, Baton};
 use sprag_proof::models::explore::{Run, explore};
 use sprag_proof::models::ledger::{self, Ledger};
 use sprag_proof::models::observed::{self, Observed};
@@ -284,5 +285,42 @@ fn wrong_rules_of_takeovers_are_found() {
     ] {
         let model = Ledger { rule, late: 0, ..Ledger::new() };
         assert_found(&format!("{rule:?}"), &explore(model));
+    }
+}
+
+#[test]
+fn a_lock_that_is_passed_on_before_it_is_written_has_one_holder() {
+    let model = Baton::new();
+    let happened = Arc::clone(&model.happened);
+    let again = Baton { asks: [2, 2], ..model.clone() };
+    let mut models = vec![
+        ("baton, a pair", Baton { mighty: false, ..again.clone() }, 11_000),
+        ("baton, three clients, two accidents", model, 300_000),
+    ];
+    if large() {
+        let calm = Baton { accidents: 0, ..again.clone() };
+        models.push(("baton, three who ask again", calm, 150_000));
+        let unlucky = Baton { accidents: 1, ..again };
+        models.push(("baton, three who ask again, an accident", unlucky, 1_000_000));
+    }
+    for (name, model, floor) in models {
+        assert_proven(name, &explore(model), floor);
+    }
+    println!("baton, what happened:{happened}");
+    assert_eq!(happened.never(), [""; 0]);
+}
+
+#[test]
+fn each_rule_of_passing_on_is_needed() {
+    use baton::Rule;
+    for rule in [
+        Rule::NoPromise,
+        Rule::MarkNotAsked,
+        Rule::MarkRaisedEarly,
+        Rule::ForceSparesHeir,
+        Rule::HeirExpires,
+    ] {
+        let model = Baton { rule, ..Baton::new() };
+        assert_found(&format!("baton, {rule:?}"), &explore(model));
     }
 }

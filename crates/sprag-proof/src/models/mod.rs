@@ -1,5 +1,6 @@
 //! The models, and what they share.
 
+pub mod baton;
 pub mod explore;
 pub mod judge;
 pub mod ledger;
