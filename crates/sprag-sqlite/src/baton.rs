@@ -9,7 +9,8 @@
 //!   killed, stopped until its lease ends, evicted), the record lets in the heir next, with the
 //!   fence that was promised.
 //! * **the heir may die**, or may have given up: then its place in the queue is gone, or goes with its
-//!   session, and the release that is written lets in somebody else.
+//!   session, and the release that is written lets in somebody else. Its place does not end with its
+//!   time, as those of others do: it counts from its last question, which is no sign of life.
 //! * **the baton may come late**, even after the lease has ended: that is as safe as any grant that is
 //!   heard of late, see [`crate::wake`].
 //! * **force** alone takes back a promise. It robs the heir as it robs the holder, and tells both;
@@ -40,7 +41,8 @@ pub(crate) struct Heir {
 impl Heir {
     /// The heir of who holds the lock of this record.
     pub(crate) fn of(record: &Record, mark: Mark) -> Option<Self> {
-        let heir = record.heir?;
+        // Something else may have had a larger fence since.
+        let heir = record.heir.filter(|heir| heir.fence == record.fence)?;
         let wait = record.waiters.iter().find(|wait| wait.lease == heir.lease)?;
         Some(Self { lease: heir.lease, session: wait.session?, fence: heir.fence, mark })
     }

@@ -88,12 +88,6 @@ pub(crate) struct Answer {
     pub(crate) heir: Option<Heir>,
 }
 
-impl Answer {
-    fn grants(&self) -> bool {
-        grants(&self.applied)
-    }
-}
-
 /// What the threads of one store handle share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -236,8 +230,8 @@ impl Shared {
         if work.commands.iter().any(|(_, command)| forced(command)) {
             self.force.raise().map_err(|e| from_io("write", &self.place.force, e))?;
         }
-        for answer in answers.iter_mut().flatten().filter(|answer| answer.grants()) {
-            if answer.applied.record.heir.is_some() {
+        for answer in answers.iter_mut().flatten() {
+            if answer.applied.let_in.is_some() && answer.applied.record.heir.is_some() {
                 let mark = self.force.mark();
                 answer.heir = mark.and_then(|mark| Heir::of(&answer.applied.record, mark));
             }
@@ -294,8 +288,8 @@ pub(crate) fn decide(
         applied = apply_within(transaction, &mut loaded, command, context)?;
     }
     if applied.changed {
-        if grants(&applied) {
-            applied.record.promise(context.fence_floor);
+        if let Some(priority) = applied.let_in {
+            applied.record.promise(context.fence_floor, priority);
         }
         transaction.save(name, loaded.row, &loaded.window, &mut applied.record)?;
     }
@@ -313,11 +307,6 @@ pub(crate) fn decide(
         (*ahead, before) = (standing.ahead, standing.before);
     }
     Ok(Answer { applied, unread, before, place, heir: None })
-}
-
-/// Whether anybody was let in: then the next one is promised to be.
-pub(crate) fn grants(applied: &Applied) -> bool {
-    applied.events.iter().any(|event| event.kind == EventKind::Granted)
 }
 
 /// Takes the record out of `loaded`.
@@ -355,6 +344,7 @@ fn without(work: &Work, path: &Path, loss: &Loss) -> Result<Answers> {
                 changed: false,
                 outcome: Outcome::Gone(loss.clone()),
                 events: Vec::new(),
+                let_in: None,
             },
             unread: 0,
             before: Vec::new(),

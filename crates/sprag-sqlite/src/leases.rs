@@ -39,6 +39,8 @@ pub(crate) struct Tenure {
     pub(crate) predecessor: Option<LeaseId>,
     /// Whom it will let in.
     pub(crate) heir: Option<Heir>,
+    /// Whether it lets in nobody by itself, whatever it hears.
+    barred: bool,
 }
 
 impl Leases {
@@ -62,7 +64,7 @@ impl Leases {
                     // What it was let in by is written; or it is lost, and has nothing to pass on.
                     let written = grant.is_some();
                     tenure.predecessor = tenure.predecessor.filter(|_| !written);
-                    tenure.heir = heir.filter(|_| written);
+                    tenure.heir = heir.filter(|_| written && !tenure.barred);
                 }
             }
             Message::Baton { lease, fence, from, mark } => {
@@ -89,7 +91,7 @@ impl Leases {
         }
         self.awaited.remove(&lease);
         let predecessor = baton.map(|(from, _)| from);
-        self.held.insert(lease, Tenure { predecessor, heir });
+        self.held.insert(lease, Tenure { predecessor, heir, barred: false });
         Some(fence)
     }
 
@@ -113,7 +115,7 @@ impl Leases {
     /// From now on `lease` lets in nobody by itself: what it holds is about to change.
     pub(crate) fn disinherit(&mut self, lease: LeaseId) {
         if let Some(tenure) = self.held.get_mut(&lease) {
-            tenure.heir = None;
+            (tenure.heir, tenure.barred) = (None, true);
         }
     }
 
@@ -190,7 +192,7 @@ mod tests {
             assert_eq!(leases.enter(lease(1), mark), Some(fence(7)));
             leases.hear(told(Some(heir())));
             leases.hear(baton());
-            let Tenure { predecessor, heir: found } = leases.leave(lease(1));
+            let Tenure { predecessor, heir: found, .. } = leases.leave(lease(1));
             assert_eq!((predecessor, found), (None, Some(heir())), "early: {early}");
         }
     }
@@ -210,6 +212,7 @@ mod tests {
         leases.hear(told(Some(heir())));
         assert!(leases.enter(lease(1), || Some(MARK)).is_some());
         leases.disinherit(lease(1));
-        assert_eq!(leases.leave(lease(1)).heir, None);
+        leases.hear(told(Some(heir())));
+        assert_eq!(leases.leave(lease(1)).heir, None, "not even if it hears of one later");
     }
 }

@@ -17,7 +17,6 @@ use sprag_core::record::{Acquire, Applied, Command, Hold, Record, Wait};
 use sprag_core::{LeaseId, Mode, Result, SessionId};
 
 use crate::database::Database;
-use crate::desk::grants;
 use crate::error::corrupt;
 use crate::rows::Transaction;
 
@@ -120,7 +119,7 @@ impl Window {
         self.unread == 0
             || (same_limit
                 && head.iter().any(stays)
-                && (!grants(applied) || head.iter().any(is_first)))
+                && (applied.let_in.is_none() || head.iter().any(is_first)))
     }
 
     /// When the first waiter's time may be over, now that the queue is as in `decided`.
@@ -294,7 +293,7 @@ mod tests {
 
     use super::{Place, Reach};
     use crate::database::Database;
-    use crate::desk::{decide, grants, lease_of};
+    use crate::desk::{decide, lease_of};
 
     /// A small generator: the same numbers in each run.
     struct Dice(u64);
@@ -434,8 +433,9 @@ mod tests {
                 };
                 let before = whole.clone();
                 let mut expected = apply(whole, &command, &context);
-                if grants(&expected) {
-                    promised += usize::from(expected.record.promise(context.fence_floor));
+                if let Some(priority) = expected.let_in {
+                    let floor = context.fence_floor;
+                    promised += usize::from(expected.record.promise(floor, priority));
                 }
                 let transaction = database.begin().unwrap();
                 // What a process remembers about its waiters may be missing, or be wrong.

@@ -55,8 +55,15 @@ use crate::mutant::mutant;
 /// assert_eq!(third.record.fence.get(), 2);
 /// ```
 pub fn apply(record: Record, command: &Command, context: &Context<'_>) -> Applied {
-    let mut step =
-        Step { record, context, changed: false, events: Vec::new(), exhausted: false, thief: None };
+    let mut step = Step {
+        record,
+        context,
+        changed: false,
+        events: Vec::new(),
+        exhausted: false,
+        thief: None,
+        let_in: None,
+    };
     if let Command::Acquire(acquire) = command
         && acquire.not_after_ms.is_some_and(|limit| context.now_ms > limit)
     {
@@ -88,6 +95,8 @@ struct Step<'a> {
     exhausted: bool,
     /// Who pushed somebody aside.
     thief: Option<LeaseId>,
+    /// The priority of the waiter that was let in last.
+    let_in: Option<i8>,
 }
 
 impl Step<'_> {
@@ -112,7 +121,8 @@ impl Step<'_> {
         } else {
             outcome
         };
-        Applied { record: self.record, changed: self.changed, outcome, events: self.events }
+        let Self { record, changed, events, let_in, .. } = self;
+        Applied { record, changed, outcome, events, let_in }
     }
 
     // ---- reap -------------------------------------------------------------------------------
@@ -550,6 +560,7 @@ impl Step<'_> {
         let wait = self.record.waiters.remove(index);
         let now = self.context.now_ms;
         let forced = wait.priority == i8::MAX;
+        self.let_in = Some(wait.priority);
         let waited_ms = if forced { 0 } else { now.saturating_sub(wait.arrived_ms) };
         let took_over = self.thief == Some(wait.lease);
         let hold = Hold { renewed_ms: now, took_over, ..wait.into_hold(fence) };

@@ -210,9 +210,11 @@ impl Record {
         let gone = |lease, expires_ms, session| over(lease, expires_ms) || dead(session);
         let holders = self.holders.iter().filter(|h| !gone(h.lease, h.expires_ms(), h.session));
         let waiters = self.waiters.iter().filter(|w| !gone(w.lease, w.expires_ms(), w.session));
+        // A fence that is promised is not given out yet.
+        let given_out = self.holders.iter().map(|hold| hold.fence).max();
         LockView {
             name: name.clone(),
-            fence: self.fence,
+            fence: self.heir.and(given_out).unwrap_or(self.fence),
             limit: self.limit,
             holders: holders.map(|hold| hold.view(context)).collect(),
             waiters: waiters

@@ -155,6 +155,8 @@ pub struct Applied {
     pub outcome: Outcome,
     /// What happened to other leases on the way, in order: whom to wake, what to log.
     pub events: Vec<Event>,
+    /// The priority of the waiter that was let in last, if any was.
+    pub let_in: Option<i8>,
 }
 
 /// The answer to a command.

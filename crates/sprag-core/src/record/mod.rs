@@ -201,12 +201,14 @@ impl Record {
     /// Whoever arrives later stands behind, whatever its priority. Only force goes past a promise,
     /// and robs the one to whom it was made as if it held the lock.
     ///
-    /// There is a promise only from one exclusive holder to another; returns whether there is a new
-    /// one. `floor` is as in [`Context::fence_floor`].
-    pub fn promise(&mut self, floor: u64) -> bool {
+    /// There is a promise only from one exclusive holder to another, and to none of a lower priority
+    /// than the holder came with: where priorities are used, the next important one may be on its
+    /// way. Returns whether there is a new promise. `floor` is as in [`Context::fence_floor`].
+    pub fn promise(&mut self, floor: u64, holder_priority: i8) -> bool {
         let [Hold { mode: Mode::Exclusive, .. }] = self.holders[..] else { return false };
         let Some(first) = self.waiters.first() else { return false };
-        if self.heir.is_some() || first.mode != Mode::Exclusive || first.session.is_none() {
+        let alike = first.mode == Mode::Exclusive && first.priority >= holder_priority;
+        if self.heir.is_some() || !alike || first.session.is_none() {
             return false;
         }
         let Some(fence) = self.fence.after(floor) else { return false };

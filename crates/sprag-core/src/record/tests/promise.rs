@@ -7,7 +7,7 @@ fn promised() -> Record {
     let record = acquire(Record::default(), 1, 0).record;
     let record = acquire(record, 2, 1).record;
     let mut record = acquire(record, 3, 2).record;
-    assert!(record.promise(0));
+    assert!(record.promise(0, 0));
     assert_eq!(record.heir, Some(Heir { lease: lease(2), fence: record.fence }));
     record.check().unwrap();
     record
@@ -49,15 +49,23 @@ fn a_promise_is_kept_whatever_becomes_of_the_holder() {
 
 #[test]
 fn an_heir_that_is_gone_inherits_nothing() {
-    let withdrawn = run(promised(), Command::Withdraw { lease: lease(2) }, 3).record;
-    let expired = reap(renew(renew(promised(), 1, 900).record, 3, 900).record, 1 + TTL, &[]);
-    for (how, record, now) in [("withdrawn", withdrawn, 5), ("expired", expired, 1 + TTL)] {
-        assert_eq!(record.heir, None, "{how}");
-        assert_eq!(holders(&release(record, 1, now).record), [3], "{how}");
-    }
+    let record = run(promised(), Command::Withdraw { lease: lease(2) }, 3).record;
+    assert_eq!(record.heir, None);
+    assert_eq!(holders(&release(record, 1, 5).record), [3]);
     // That a waiter is dead is seen when it is its turn.
     let record = run_dead(promised(), Command::Release { lease: lease(1) }, 3, &[2]).record;
     assert_eq!((holders(&record), record.heir), (vec![3], None));
+}
+
+#[test]
+fn an_heir_does_not_end_with_its_time_because_it_may_be_inside() {
+    // It counts its time from its last question, which is no sign of life here.
+    let asked = acquire(promised(), 2, 900).record;
+    let record = renew(asked, 1, 900).record;
+    let record = reap(record, 1 + TTL, &[]);
+    assert_eq!(waiters(&record), [2], "who was promised nothing is dropped");
+    let record = acquire(record, 4, 1 + TTL).record;
+    assert_eq!(holders(&release(record, 1, 2 + TTL).record), [2]);
 }
 
 #[test]
@@ -94,21 +102,24 @@ fn a_promised_fence_is_not_used_after_a_larger_one() {
 
 #[test]
 fn only_an_exclusive_holder_promises_and_only_to_a_waiter_like_it() {
-    assert!(!Record::default().promise(0));
-    assert!(!acquire(Record::default(), 1, 0).record.promise(0), "nobody waits");
+    assert!(!Record::default().promise(0, 0));
+    assert!(!acquire(Record::default(), 1, 0).record.promise(0, 0), "nobody waits");
     let reader = shared(Record::default(), 1, 0).record;
-    assert!(!acquire(reader, 2, 1).record.promise(0), "a reader may not be the last one");
+    assert!(!acquire(reader, 2, 1).record.promise(0, 0), "a reader may not be the last one");
     let writer = acquire(Record::default(), 1, 0).record;
-    assert!(!shared(writer.clone(), 2, 1).record.promise(0), "a reader comes with others");
+    assert!(!shared(writer.clone(), 2, 1).record.promise(0, 0), "a reader comes with others");
     let detached = Acquire { session: None, ..request(2, Mode::Exclusive) };
-    assert!(!take(writer, detached, 1).record.promise(0), "nobody knows where it is");
+    assert!(!take(writer, detached, 1).record.promise(0, 0), "nobody knows where it is");
+    let waiting = acquire(acquire(Record::default(), 1, 0).record, 2, 1).record;
+    assert!(!waiting.clone().promise(0, 1), "the next important one may be on its way");
+    assert!(waiting.clone().promise(0, -1));
     let mut record = promised();
     let before = record.clone();
-    assert!(!record.promise(0), "there is one already");
+    assert!(!record.promise(0, 0), "there is one already");
     assert_eq!(record, before);
     let mut record = acquire(acquire(Record::default(), 1, 0).record, 2, 1).record;
     record.fence = Fence::MAX;
-    assert!(!record.promise(0), "no fence is left");
+    assert!(!record.promise(0, 0), "no fence is left");
 }
 
 #[test]

@@ -47,7 +47,8 @@ impl Baton {
         self.note_events(state, &applied.events, forced);
         let granted = granted(&applied).next();
         if granted.is_some() && self.rule != Rule::NoPromise {
-            applied.record.promise(0);
+            // Also to those of a lower priority, which the store is careful not to do.
+            applied.record.promise(0, i8::MIN);
         }
         if applied.changed && self.rule != Rule::MarkRaisedEarly {
             // A transaction that has not seen this is not written: it begins anew.
