@@ -69,11 +69,26 @@ fn explain(config: &PostgresConfig, said: &DbError) -> (ErrorKind, String) {
         SqlState::CANNOT_CONNECT_NOW => {
             (ErrorKind::Busy, format!("{config} is not ready ({message}): try again in a moment"))
         }
-        SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => (
+        _ => explain_failure(config, said),
+    }
+}
+
+/// What a request that failed means for a lock.
+fn explain_failure(config: &PostgresConfig, said: &DbError) -> (ErrorKind, String) {
+    let message = said.message();
+    match *said.code() {
+        SqlState::LOCK_NOT_AVAILABLE => (
+            ErrorKind::Busy,
+            format!(
+                "{config} gave up ({message}): somebody keeps a row of the schema sprag locked, so end \
+                 that transaction; or the lock_timeout of this user is too short"
+            ),
+        ),
+        SqlState::QUERY_CANCELED => (
             ErrorKind::Busy,
             format!(
                 "{config} gave up ({message}): if it is not just overloaded, raise the \
-                 statement_timeout and lock_timeout of this user"
+                 statement_timeout of this user"
             ),
         ),
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => (
@@ -83,9 +98,16 @@ fn explain(config: &PostgresConfig, said: &DbError) -> (ErrorKind, String) {
                  default_transaction_isolation to read committed"
             ),
         ),
-        SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => {
+        SqlState::DISK_FULL => {
             (ErrorKind::StoreFull, format!("{config} has no room ({message}): make some"))
         }
+        SqlState::OUT_OF_MEMORY => (
+            ErrorKind::StoreFull,
+            format!(
+                "{config} has no room ({message}): if it is its table of locks, raise its \
+                 max_locks_per_transaction, or use mode=lease"
+            ),
+        ),
         SqlState::UNDEFINED_TABLE
         | SqlState::UNDEFINED_FUNCTION
         | SqlState::UNDEFINED_COLUMN

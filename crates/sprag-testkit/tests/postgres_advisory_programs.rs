@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sprag::{DistributedLock as _, ErrorKind, Locks, advisory_key};
 use sprag_testkit::postgres_server::{Database, Psql, skipped};
-use sprag_testkit::support::{LONG, eventually, let_time_pass, spawn_acquire, within};
+use sprag_testkit::support::{LONG, eventually, let_time_pass, now, spawn_acquire, within};
 
 const NAME: &str = "report";
 
@@ -198,28 +198,60 @@ async fn an_upgrade_waits_for_readers_of_other_programs() {
     assert_eq!(error.kind(), &ErrorKind::Deadlock, "{error:?}");
 }
 
-/// Rows are taken in the order of their names, so that the end of several leases and a batch of
-/// renewals do not wait for each other.
+/// The last reader of ours leaves while another program reads: the upgrade is granted by the record,
+/// and waits for the other program. Its lock is renewed meanwhile, as what it is.
 #[tokio::test]
-async fn leases_that_end_are_taken_in_order() {
+async fn an_upgrade_that_is_due_waits_for_readers_of_other_programs() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let (locks, others) = (advisory(&database.url()), advisory(&database.url()));
+    let read = format!("SELECT pg_advisory_lock_shared({})", key());
+    let psql = Psql::hold(&database, &read);
+    eventually("the other program reads", async || !pids(&database).is_empty()).await;
+    let ttl = Duration::from_secs(2);
+    let mut guard = locks.lock(NAME).upgradable().ttl(ttl).acquire().await.unwrap();
+    let reader = others.lock(NAME).shared().ttl(LONG).acquire().await.unwrap();
+    let renewed = now().plus(2 * ttl);
+    let upgraded = {
+        let upgrade = guard.upgrade();
+        tokio::pin!(upgrade);
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut upgrade).await;
+        assert!(early.is_err(), "somebody reads: {early:?}");
+        reader.release().await.unwrap();
+        // Longer than its TTL, so that it is renewed.
+        let early = tokio::time::timeout(renewed.since(now()), &mut upgrade).await;
+        assert!(early.is_err(), "it is lost, or two have it: {early:?}");
+        drop(psql);
+        within("upgraded once it is gone", upgrade).await
+    };
+    upgraded.unwrap();
+    assert_eq!(database.sql(&format!("SELECT pg_try_advisory_lock_shared({})", key())), "f");
+    guard.release().await.unwrap();
+}
+
+/// The end of leases waits for nobody's row: neither for one that somebody keeps, nor together with a
+/// batch of renewals for each other.
+#[tokio::test]
+async fn leases_end_although_somebody_keeps_a_row() {
     if skipped() {
         return;
     }
     let database = Database::fresh();
     let locks = advisory(&database.url());
+    let ttl = Duration::from_millis(300);
+    let mut ended = Vec::new();
     for name in ["a", "b"] {
-        locks.lock(name).acquire().await.unwrap().release().await.unwrap();
+        ended.push(locks.lock(name).no_renewal().ttl(ttl).acquire().await.unwrap());
     }
     let take = |name: &str| format!("SELECT FROM sprag.lock WHERE name = '{name}' FOR UPDATE");
     let _first = Psql::hold(&database, &format!("BEGIN; {}", take("a")));
     let is_taken = || database.try_sql(&format!("{} NOWAIT", take("a"))).is_err();
     eventually("the first row is taken", async || is_taken()).await;
-    let end = "SELECT sprag.begin_session_v1('s'); SELECT sprag.let_go_v1('default', '{b,a}')";
-    let _second = Psql::hold(&database, end);
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-         AND wait_event_type = 'Lock' AND query LIKE '%let_go_v1%' AND pid <> pg_backend_pid()";
-    eventually("it waits for the first row", async || database.sql(waits) == "1").await;
-    assert!(database.try_sql(&format!("{} NOWAIT", take("b"))).is_ok(), "it has the other one");
+    let key = advisory_key("default", "b");
+    eventually("the other one ends", async || database.holders_of(key).is_empty()).await;
+    assert!(is_taken() && !database.holders_of(advisory_key("default", "a")).is_empty());
 }
 
 /// A lease that is not renewed gives back its session lock in time, although its guard is kept.

@@ -103,12 +103,13 @@ BEGIN
 END $$;
 
 -- Many renewals. Who was granted the lock and has no grip yet, waits; who had one in a session that
--- is over, has lost it.
+-- is over, has lost it. Who was upgraded while another program reads keeps what it has.
 CREATE FUNCTION sprag.renew_advisory_v1(ns text, locks text[], commands jsonb,
-  lock_keys bigint[]) RETURNS TABLE (answer jsonb, session text) LANGUAGE plpgsql AS $$
+  lock_keys bigint[], patience_us bigint) RETURNS TABLE (answer jsonb, session text)
+LANGUAGE plpgsql AS $$
 DECLARE
   answers jsonb[] := sprag.renew_v1(ns, locks, commands,
-    'sprag_' || current_setting('sprag.session'));
+    'sprag_' || current_setting('sprag.session'), patience_us);
   mode jsonb;
   asked text;
 BEGIN
@@ -129,9 +130,52 @@ BEGIN
           WHERE k.space = ns AND k.name = locks[place]) <> session THEN
         answer := jsonb_set(answer, '{outcome}', '{"gone": "session_died"}');
       ELSIF NOT sprag.take_grip(ns, locks[place], asked, lock_keys[place], mode) THEN
-        answer := jsonb_set(answer, '{outcome}', '{"queued": {"ahead": 0}}');
+        IF EXISTS (SELECT FROM sprag.grip AS g WHERE g.lease = asked
+          AND g.session = current_setting('sprag.session')) THEN
+          answer := jsonb_set(answer, '{outcome,granted,mode}', '"upgradable"');
+        ELSE
+          answer := jsonb_set(answer, '{outcome}', '{"queued": {"ahead": 0}}');
+        END IF;
       END IF;
     END IF;
     RETURN NEXT;
   END LOOP;
+END $$;
+
+-- The same one by one, for either kind of lock: where a record cannot be read, or somebody keeps its
+-- row, the others are renewed all the same. It waits for nobody. Answers may be missing at the end.
+CREATE FUNCTION sprag.renew_each_v1(ns text, locks text[], commands jsonb, channel text,
+  lock_keys bigint[], patience_us bigint) RETURNS TABLE (answer jsonb, session text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  began bigint := sprag.now_us();
+  failed bigint[] := '{}';
+BEGIN
+  FOR place IN 1 .. cardinality(locks) LOOP
+    EXIT WHEN place > 1 AND sprag.now_us() - began > patience_us;
+    BEGIN
+      PERFORM FROM sprag.lock AS k WHERE k.space = ns AND k.name = locks[place]
+        FOR UPDATE SKIP LOCKED;
+      IF NOT FOUND
+        AND EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = locks[place]) THEN
+        RAISE lock_not_available USING MESSAGE = 'somebody keeps its row locked';
+      ELSIF lock_keys IS NULL THEN
+        answer := (sprag.renew_v1(ns, ARRAY[locks[place]], jsonb_build_array(commands -> (place - 1)),
+          channel, patience_us))[1];
+      ELSE
+        SELECT r.answer, r.session INTO answer, session
+          FROM sprag.renew_advisory_v1(ns, ARRAY[locks[place]],
+            jsonb_build_array(commands -> (place - 1)), ARRAY[lock_keys[place]], patience_us) AS r;
+      END IF;
+    EXCEPTION WHEN OTHERS THEN
+      answer := jsonb_build_object('failed', SQLERRM);
+      failed := failed || lock_keys[place];
+    END;
+    RETURN NEXT;
+  END LOOP;
+  IF lock_keys IS NULL THEN
+    PERFORM sprag.durable(true);
+  ELSIF failed <> '{}' THEN
+    PERFORM sprag.sweep_v1(failed);
+  END IF;
 END $$;

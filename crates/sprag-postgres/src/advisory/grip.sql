@@ -127,12 +127,14 @@ BEGIN
     set_config('sprag.quiet_until', (e.since_us + 6000000)::text, false) FROM sprag.era AS e;
 END $$;
 
--- Whether the record still grants what the grip is for.
+-- Whether the record still grants what the grip is for. One that cannot be read takes nothing away.
 CREATE FUNCTION sprag.is_due(g sprag.grip, ms bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM sprag.lock AS k, jsonb_array_elements(k.holders) AS all_of(one)
     WHERE k.space = g.space AND k.name = g.name AND one ->> 'lease' = g.lease
       AND sprag.expires_of(one) > ms);
+EXCEPTION WHEN data_exception THEN
+  RETURN true;
 END $$;
 
 CREATE FUNCTION sprag.let_go(asked text) RETURNS void LANGUAGE plpgsql AS $$
@@ -148,15 +150,28 @@ BEGIN
   END IF;
 END $$;
 
+-- Takes out who is in the record of a lock although its time is over; later, if somebody keeps the row
+-- or it cannot be read.
+CREATE FUNCTION sprag.reap_soon(ns text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    PERFORM sprag.run(ns, lock, '{"do": "reap"}', NULL);
+  END IF;
+EXCEPTION WHEN data_exception THEN
+  RAISE LOG 'sprag: the record of the lock % in the namespace % cannot be read: %', lock, ns, SQLERRM;
+END $$;
+
 -- Lets go of all that this session has no right to any more, and shows that it lives. The client
 -- names the locks whose time is over. They are taken in the order in which everybody takes several,
--- rows by name and grips by lease: else two could wait for each other.
+-- rows by name and grips by lease: else two could wait for each other. No row is waited for, as the
+-- session is given up without an answer.
 CREATE FUNCTION sprag.let_go_v1(ns text, overdue text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   g sprag.grip;
   ms bigint := sprag.now_us() / 1000;
 BEGIN
-  PERFORM sprag.run(ns, named.name, '{"do": "reap"}', NULL)
+  PERFORM sprag.reap_soon(ns, named.name)
     FROM (SELECT DISTINCT one COLLATE "C" AS name FROM unnest(overdue) AS all_of(one) ORDER BY 1)
       AS named;
   FOR g IN SELECT * FROM sprag.grip AS e
@@ -283,18 +298,41 @@ BEGIN
   RETURN who;
 END $$;
 
--- After a statement that failed half-way: lets go of what no grip is for.
-CREATE FUNCTION sprag.sweep_v1() RETURNS void LANGUAGE plpgsql AS $$
+-- How often this session has a right to a key.
+CREATE FUNCTION sprag.rights_to(its_key bigint, is_shared boolean) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  PERFORM CASE l.mode WHEN 'ShareLock' THEN pg_advisory_unlock_shared(l.key)
-      ELSE pg_advisory_unlock(l.key) END
-    FROM (SELECT p.mode, p.classid::bigint << 32 | p.objid::bigint AS key FROM pg_locks AS p
-      WHERE p.pid = pg_backend_pid() AND p.locktype = 'advisory' AND p.objsubid = 1) AS l
-    WHERE NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = l.key
-      AND g.session = current_setting('sprag.session')
-      AND g.shared = (l.mode = 'ShareLock'))
-      AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.key = l.key
-        AND k.plain_lease IS NOT NULL AND k.plain_session = current_setting('sprag.session'));
+  RETURN (SELECT count(*) FROM sprag.grip AS g WHERE g.key = its_key
+      AND g.session = current_setting('sprag.session') AND g.shared = is_shared)
+    + (SELECT count(*) FROM sprag.lock AS k WHERE NOT is_shared AND k.key = its_key
+      AND k.plain_lease IS NOT NULL AND k.plain_session = current_setting('sprag.session'));
+END $$;
+
+-- After a statement that failed half-way: lets go of what no grip is for. A session may have a key
+-- several times over; how often it has is not told, so of the keys that the statement was about it
+-- gives back all and takes again what it has a right to, while its transaction has the key as well.
+CREATE FUNCTION sprag.sweep_v1(touched bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  held record;
+  rights bigint;
+BEGIN
+  PERFORM set_config('client_min_messages', 'error', true);
+  FOR held IN
+    SELECT p.mode = 'ShareLock' AS shared, p.classid::bigint << 32 | p.objid::bigint AS key
+      FROM pg_locks AS p WHERE p.pid = pg_backend_pid() AND p.locktype = 'advisory' AND p.objsubid = 1
+  LOOP
+    rights := sprag.rights_to(held.key, held.shared);
+    CONTINUE WHEN rights > 0 AND NOT held.key = ANY (coalesce(touched, '{}'));
+    IF held.shared THEN
+      PERFORM pg_advisory_xact_lock_shared(held.key);
+      WHILE pg_advisory_unlock_shared(held.key) LOOP END LOOP;
+      PERFORM pg_advisory_lock_shared(held.key) FROM generate_series(1, rights);
+    ELSE
+      PERFORM pg_advisory_xact_lock(held.key);
+      WHILE pg_advisory_unlock(held.key) LOOP END LOOP;
+      PERFORM pg_advisory_lock(held.key) FROM generate_series(1, rights);
+    END IF;
+  END LOOP;
 END $$;
 
 -- For people: who has which session lock.

@@ -1,14 +1,17 @@
 //! Session locks of one connection: [`AdvisoryStore`].
 
+mod ask;
 mod holdings;
 mod key;
 mod pulse;
 mod store;
+#[cfg(test)]
+mod sweep;
 mod transaction;
 
+pub(crate) use ask::PREPARED;
 pub(crate) use holdings::Holdings;
 pub use key::key;
 pub(crate) use pulse::{Life, Vital};
 pub use store::AdvisoryStore;
-pub(crate) use store::PREPARED;
 pub use transaction::lock_for_transaction;

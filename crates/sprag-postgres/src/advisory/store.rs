@@ -8,37 +8,29 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::record::Command;
-use sprag_core::record::wire::Answer;
 use sprag_core::store::{
     Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page,
     Released, Renewal, Renewed, Request,
 };
 use sprag_core::{
-    Capability, Error, ErrorKind, Fence, Holder, HolderView, LeaseId, Level, LockName, LockView,
-    Operation, Result, SessionId, Store,
+    Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView,
+    Operation, Result, Store,
 };
 use tokio_postgres::types::Type;
 
+use super::ask::{Done, Either, NO_CHANNEL, any_session};
 use super::holdings::Holdings;
 use super::key::key;
 use super::pulse::Vital;
 use crate::config::{LockKind, PostgresConfig};
-use crate::error::{STORE, strange_answer};
-use crate::lease::plain::{self, Plain};
-use crate::lease::{LEAVE, PostgresStore, TAKE, answers, no_row, written};
+use crate::error::STORE;
+use crate::lease::parts::Parts;
+use crate::lease::plain;
+use crate::lease::{LEAVE, PostgresStore};
 use crate::link::Call;
 
-const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
-const RENEW: &str =
-    "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4)";
 const LOOK_OUTSIDE: &str = "SELECT sprag.look_outside_v1($1, $2, $3)";
 const BURY: &str = "SELECT sprag.bury_all_sessions_v1($1)::text";
-const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
-/// What is worth preparing.
-pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
-
-/// The server knows where a session is woken that has locks.
-const NO_CHANNEL: Option<&str> = None;
 /// How long a process that has lost a lock may take to let go of it, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a process is urged that was pushed aside by somebody who does not wait.
@@ -55,35 +47,10 @@ const URGES: usize = 30;
 /// are lost half that time after the last answer, whatever their TTL.
 #[derive(Debug)]
 pub struct AdvisoryStore {
-    capability: Capability,
-    rows: PostgresStore,
-    holdings: Arc<Holdings>,
+    pub(super) capability: Capability,
+    pub(super) rows: PostgresStore,
+    pub(super) holdings: Arc<Holdings>,
     max_locks: usize,
-}
-
-/// An answer, who did it, and who is in its way.
-struct Done {
-    answer: Answer,
-    session: String,
-    outsider: Option<String>,
-    leaving: bool,
-}
-
-/// What the answer says about the session lock.
-#[derive(serde::Deserialize)]
-struct Grip {
-    session: String,
-    outsider: Option<String>,
-    leaving: bool,
-}
-
-impl Done {
-    fn read(text: &str) -> Result<Self> {
-        let answer = Answer::read(text).map_err(strange_answer)?;
-        let Grip { session, outsider, leaving } =
-            serde_json::from_str(text).map_err(strange_answer)?;
-        Ok(Self { answer, session, outsider, leaving })
-    }
 }
 
 impl AdvisoryStore {
@@ -125,55 +92,6 @@ impl AdvisoryStore {
         Self { capability: Self::ability(), rows, holdings: vital.holdings, max_locks }
     }
 
-    /// Runs a command on the server.
-    async fn run(&self, operation: Operation, name: &LockName, command: &Command) -> Result<Done> {
-        let call = Call::new(APPLY)
-            .text(&self.rows.namespace)
-            .text(name.as_str())
-            .text(written(command, self.capability.max_waiters))
-            .with(key(&self.rows.namespace, name.as_str()), Type::INT8);
-        match self.send(operation, name, call).await? {
-            Either::Long(done) => Ok(*done),
-            Either::Short(..) => Err(strange_answer("it is short").during(operation).on(name)),
-        }
-    }
-
-    /// Sends a command, which may go the short way.
-    async fn send(&self, operation: Operation, name: &LockName, call: Call) -> Result<Either> {
-        let sent = BootClock.now();
-        let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let read = |text: &str| match Plain::read(text)? {
-            Plain::Short { now_us, fence, session } => Ok((now_us, Either::Short(fence, session))),
-            Plain::Long(_) => {
-                Done::read(text).map(|done| (done.answer.now_us, Either::Long(Box::new(done))))
-            }
-        };
-        let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
-        let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
-        self.rows.link.learn(now_us / 1000, sent);
-        Ok(answer)
-    }
-
-    /// Asks for the lock, the short way if that may be.
-    async fn acquire(&self, request: &Request) -> Result<Either> {
-        let mut command = Command::acquire(request, any_session());
-        // One that lay in a buffer until its caller gave up must not take the lock.
-        let not_after_ms = self.rows.link.not_after_ms();
-        if let Command::Acquire(acquire) = &mut command {
-            acquire.not_after_ms = Some(not_after_ms);
-        }
-        let name = &request.name;
-        if !plain::may_be(request) {
-            let done = self.run(Operation::Acquire, name, &command).await?;
-            return Ok(Either::Long(Box::new(done)));
-        }
-        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
-        let call = call.text(written(&command, self.capability.max_waiters));
-        let call = plain::wish(call, request, not_after_ms).with(NO_CHANNEL, Type::TEXT);
-        let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
-        self.send(Operation::Acquire, name, call).await
-    }
-
     /// Refuses more locks than the server's table has room for, before it is full for everybody.
     fn admit(&self, request: &Request) -> Result<()> {
         if !self.holdings.is_full(request.lease, self.max_locks) {
@@ -186,37 +104,6 @@ impl AdvisoryStore {
             self.max_locks
         );
         Err(Error::new(ErrorKind::StoreFull, Operation::Acquire, message).on(&request.name))
-    }
-
-    /// Renews in one statement, as many of the first as there is time for.
-    async fn renew_some(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
-        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
-        let keys: Vec<i64> = names.iter().map(|name| key(&self.rows.namespace, name)).collect();
-        let commands = leases.iter().map(|renewal| {
-            let renewal = Renewal { bind: Bind::Keep, ..renewal.clone() };
-            written(&Command::renew(&renewal, any_session()), self.capability.max_waiters)
-        });
-        let commands: Vec<_> = commands.collect();
-        let call = Call::new(RENEW)
-            .text(&self.rows.namespace)
-            .with(names, Type::TEXT_ARRAY)
-            .text(format!("[{}]", commands.join(",")))
-            .with(keys, Type::INT8_ARRAY);
-        let sent = BootClock.now();
-        let rows = self.rows.ask(Operation::Renew, call).await?;
-        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
-        if answers.is_empty() || answers.len() > leases.len() {
-            return Err(no_row().during(Operation::Renew));
-        }
-        let renewed = answers.into_iter().zip(leases).zip(&rows).map(|((answer, lease), row)| {
-            let renewed = answer.outcome.into_renewed(&answer.record, lease);
-            if matches!(renewed, Renewed::Held(_)) {
-                let until = sent.plus(lease.ttl);
-                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
-            }
-            renewed
-        });
-        Ok(renewed.collect())
     }
 
     fn keep(&self, request: &Request, session: String) {
@@ -233,40 +120,6 @@ impl AdvisoryStore {
         self.keep(request, session);
         Some(Attempt::Granted(Grant { fence, mode: request.mode, took_over: false }))
     }
-
-    /// Asks those who have the lock without right to let go of it, until they do. Tells of whom
-    /// this user may not disconnect.
-    async fn urge(
-        &self,
-        name: &LockName,
-        patience: Duration,
-        times: usize,
-    ) -> Result<Option<String>> {
-        let mut spared = None;
-        for _ in 0..times {
-            let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
-            let number = key(&self.rows.namespace, name.as_str());
-            let call = Call::new(URGE).with(number, Type::INT8).with(patience, Type::INT8);
-            let rows = self.rows.ask(Operation::Evict, call).await?;
-            let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
-            if row.get::<_, i64>(0) == 0 {
-                return Ok(None);
-            }
-            spared = row.get(1);
-        }
-        Ok(spared)
-    }
-}
-
-/// Which way a command went: the fence and the session, or all there is to say.
-enum Either {
-    Short(Fence, String),
-    Long(Box<Done>),
-}
-
-/// The session is put in by the server, which knows it.
-fn any_session() -> SessionId {
-    SessionId::from_u128(0)
 }
 
 /// Somebody who has the lock's key, and is not known.
@@ -336,11 +189,11 @@ impl Store for AdvisoryStore {
             let error = Error::new(ErrorKind::Unsupported, Operation::Renew, message);
             return Err(error.on(&detached.name).at(STORE));
         }
-        let mut renewed = Vec::with_capacity(leases.len());
-        while renewed.len() < leases.len() {
-            renewed.extend(self.renew_some(&leases[renewed.len()..]).await?);
+        let mut parts = Parts::new(leases);
+        while let Some((rest, how)) = parts.next() {
+            parts.take(self.renew_some(rest, how).await)?;
         }
-        Ok(renewed)
+        parts.finish().map_err(|error| error.during(Operation::Renew))
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
@@ -363,7 +216,7 @@ impl Store for AdvisoryStore {
         self.holdings.wakeups.close(lease);
         let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
         let call = call.text(lease.to_string()).with(NO_CHANNEL, Type::TEXT);
-        let call = call.with(key(&self.rows.namespace, name.as_str()), Type::INT8);
+        let call = call.key(key(&self.rows.namespace, name.as_str()));
         let released = match self.send(Operation::Release, name, call).await? {
             Either::Short(..) => Released::Freed,
             Either::Long(done) => done.answer.outcome.into_released(),
@@ -380,7 +233,7 @@ impl Store for AdvisoryStore {
         let call = Call::new(LOOK_OUTSIDE)
             .text(&self.rows.namespace)
             .text(name.as_str())
-            .with(key(&self.rows.namespace, name.as_str()), Type::INT8);
+            .key(key(&self.rows.namespace, name.as_str()));
         let rows = self.rows.ask(Operation::Inspect, call).await.map_err(|error| error.on(name))?;
         let outsider: Option<String> = rows.first().and_then(|row| row.get(0));
         let mut view = self.rows.inspect(name).await?;

@@ -37,9 +37,10 @@ BEGIN
     PERFORM set_config('sprag.now_us', step ->> 1, true);
     IF step -> 0 ->> 'do' = 'renew' AND advisory THEN
       said := (SELECT answer FROM sprag.renew_advisory_v1('', ARRAY[lock],
-        jsonb_build_array(step -> 0), ARRAY[key]))::text;
+        jsonb_build_array(step -> 0), ARRAY[key], 1000000))::text;
     ELSIF step -> 0 ->> 'do' = 'renew' THEN
-      said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL))[1]::text;
+      said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL,
+        1000000))[1]::text;
     ELSIF step -> 0 -> 'mode' = '"exclusive"' THEN
       said := sprag.take_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
         (step -> 0 ->> 'ttl_ms')::bigint,

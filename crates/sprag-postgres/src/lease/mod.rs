@@ -2,11 +2,12 @@
 
 #[cfg(test)]
 mod differential;
+pub(crate) mod parts;
 pub(crate) mod plain;
 mod statements;
 mod store;
 mod trail;
 
-pub(crate) use statements::{LEAVE, TAKE};
+pub(crate) use statements::{LEAVE, RENEW_EACH, TAKE};
 pub use store::PostgresStore;
-pub(crate) use store::{answers, no_row, written};
+pub(crate) use store::{no_row, written};

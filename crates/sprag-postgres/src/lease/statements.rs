@@ -10,8 +10,12 @@ pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $
 pub(crate) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7, $8)";
 /// A release, the short way if there is one.
 pub(crate) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4, $5)";
-/// Many renewals, as many as fit into half a second.
-pub(super) const RENEW: &str = "SELECT unnest(sprag.renew_v1($1, $2, $3::text::jsonb, $4))::text";
+/// Many renewals, as many as fit into the time given.
+pub(super) const RENEW: &str =
+    "SELECT unnest(sprag.renew_v1($1, $2, $3::text::jsonb, $4, $5))::text";
+/// The same, each for itself.
+pub(crate) const RENEW_EACH: &str =
+    "SELECT answer::text, session FROM sprag.renew_each_v1($1, $2, $3::text::jsonb, $4, $5, $6)";
 /// What is worth preparing.
 pub(super) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 

@@ -22,8 +22,9 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use super::parts::{self, How, Parts};
 use super::plain::{self, Plain};
-use super::statements::{APPLY, LEAVE, LIST, LOOK, Looked, PREPARED, RENEW, TAKE};
+use super::statements::{APPLY, LEAVE, LIST, LOOK, Looked, PREPARED, RENEW, RENEW_EACH, TAKE};
 use super::trail;
 use crate::advisory::{self, Vital};
 use crate::config::{LockKind, PostgresConfig};
@@ -35,6 +36,7 @@ use crate::link::{Call, Link, Server};
 const PAGE: usize = 1000;
 /// What a lease has in the place of the key of an advisory lock.
 const NO_KEY: Option<i64> = None;
+const NO_KEYS: Option<Vec<i64>> = None;
 
 /// Locks in rows of a PostgreSQL database.
 ///
@@ -114,8 +116,8 @@ impl PostgresStore {
             .text(written(command, self.capability.max_waiters))
             .with(self.channel.clone(), Type::TEXT);
         let rows = self.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let answers = answers(&rows);
-        let answer = answers.and_then(|answers| answers.into_iter().next().ok_or_else(no_row));
+        let answer = rows.first().ok_or_else(no_row);
+        let answer = answer.and_then(|row| Answer::read(row.get(0)).map_err(strange_answer));
         let answer = answer.map_err(|error| error.during(operation).on(name))?;
         self.link.learn(answer.now_us / 1000, sent);
         Ok(answer)
@@ -132,26 +134,24 @@ impl PostgresStore {
     }
 
     /// Renews in one statement, as many of the first as there is time for.
-    async fn renew_some(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+    async fn renew_some(&self, leases: &[Renewal], how: How) -> Result<Vec<Result<Renewed>>> {
         let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
         let commands = leases.iter().map(|renewal| Command::renew(renewal, self.session));
         let commands: Vec<_> =
             commands.map(|command| written(&command, self.capability.max_waiters)).collect();
-        let call = Call::new(RENEW)
+        let mut call = Call::new(if how.each { RENEW_EACH } else { RENEW })
             .durable()
             .text(&self.namespace)
             .with(names, Type::TEXT_ARRAY)
             .text(format!("[{}]", commands.join(",")))
             .with(self.channel.clone(), Type::TEXT);
-        let rows = self.ask(Operation::Renew, call).await?;
-        let answers = answers(&rows).map_err(|error| error.during(Operation::Renew))?;
-        if answers.is_empty() || answers.len() > leases.len() {
-            return Err(no_row().during(Operation::Renew));
+        if how.each {
+            call = call.with(NO_KEYS, Type::INT8_ARRAY);
         }
-        let pairs = answers.into_iter().zip(leases);
-        Ok(pairs
-            .map(|(answer, lease)| answer.outcome.into_renewed(&answer.record, lease))
-            .collect())
+        let call = call.with(how.patience_us, Type::INT8);
+        let rows = self.ask(Operation::Renew, call).await?;
+        let answers = rows.iter().zip(leases).map(|(row, lease)| parts::read(row.get(0), lease));
+        Ok(answers.collect())
     }
 
     pub(crate) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
@@ -185,10 +185,6 @@ impl PostgresStore {
 /// people write into a reason may: they see a symbol for it then.
 pub(crate) fn written(command: &Command, max_waiters: usize) -> String {
     wire::write(command, max_waiters).replace("\\u0000", "\u{2400}")
-}
-
-pub(crate) fn answers(rows: &[Row]) -> Result<Vec<Answer>> {
-    rows.iter().map(|row| Answer::read(row.get(0)).map_err(strange_answer)).collect()
 }
 
 pub(crate) fn no_row() -> Error {
@@ -286,11 +282,11 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
-        let mut renewed = Vec::with_capacity(leases.len());
-        while renewed.len() < leases.len() {
-            renewed.extend(self.renew_some(&leases[renewed.len()..]).await?);
+        let mut parts = Parts::new(leases);
+        while let Some((rest, how)) = parts.next() {
+            parts.take(self.renew_some(rest, how).await)?;
         }
-        Ok(renewed)
+        parts.finish().map_err(|error| error.during(Operation::Renew))
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {

@@ -34,14 +34,20 @@ const HELLO: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
 /// have a limit of ours. They are the same ones all the time, and find one row by its key: one plan
 /// for each is enough. Settings that the server does not know are left out.
 const SETTINGS: &str = "SELECT set_config(name, value, false) FROM pg_settings JOIN (VALUES \
-     ('statement_timeout', $1), ('lock_timeout', '0'), ('idle_session_timeout', '0'), \
+     ('statement_timeout', $1), ('lock_timeout', $2), ('idle_session_timeout', '0'), \
      ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0'), \
      ('default_transaction_isolation', 'read committed'), ('jit', 'off'), \
      ('plan_cache_mode', 'force_generic_plan'), ('application_name', 'sprag')) \
      AS ours(name, value) USING (name)";
 
+/// How long a statement waits for a row that somebody keeps: all others of this process wait behind
+/// it. Statements of ours have theirs for moments, or until the disk has it; where locks end with the
+/// connection, not even that.
+const ROW_PATIENCE: &str = "500ms";
+const ROW_PATIENCE_WITH_LOCKS: &str = "250ms";
+
 /// A statement that failed may have taken a session lock, which no rollback gives back.
-const SWEEP: &str = "SELECT sprag.sweep_v1()::text";
+const SWEEP: &str = "SELECT sprag.sweep_v1($1)::text";
 
 /// How to connect.
 #[derive(Clone)]
@@ -175,7 +181,9 @@ impl Connector {
         let failed = |e| from_postgres(&self.config, e);
         // What we no longer wait for need not be done either.
         let limit = self.config.timeout.as_millis().to_string();
-        client.query_typed(SETTINGS, &[(&limit, Type::TEXT)]).await.map_err(failed)?;
+        let patience = self.vital.as_ref().map_or(ROW_PATIENCE, |_| ROW_PATIENCE_WITH_LOCKS);
+        let settings = [(&limit as _, Type::TEXT), (&patience as _, Type::TEXT)];
+        client.query_typed(SETTINGS, &settings).await.map_err(failed)?;
         let statements = self.prepare.iter().map(|text| client.prepare(text));
         let statements = try_join_all(statements).await.map_err(failed)?;
         Ok(self.prepare.iter().copied().zip(statements).collect())
@@ -214,14 +222,24 @@ impl Line {
     /// An answer is late. Another connection may be faster, unless locks end with this one: then
     /// its pulse decides. What is late may fail half-way when nobody listens any more, so it is
     /// swept up, before anything else is asked.
-    pub(super) fn doubt(&self) {
+    pub(super) fn doubt(&self, key: Option<i64>) {
         if !self.has_locks {
             return self.give_up();
         }
-        let client = Arc::clone(&self.client);
-        let mut swept = Box::pin(async move { client.query_typed(SWEEP, &[]).await });
+        let line = self.clone();
+        let mut swept = Box::pin(async move { line.sweep(key).await });
         if (&mut swept).now_or_never().is_none() {
             tokio::spawn(swept);
+        }
+    }
+
+    /// Lets go of the session locks that a failed statement has left. Who cannot knows no longer what
+    /// it has.
+    async fn sweep(&self, key: Option<i64>) {
+        let touched: Vec<i64> = key.into_iter().collect();
+        let asked = [(&touched as _, Type::INT8_ARRAY)];
+        if self.client.query_typed(SWEEP, &asked).await.is_err() {
+            self.give_up();
         }
     }
 
@@ -245,11 +263,10 @@ impl Line {
             }
         };
         let Err(error) = asked else { return asked.map_err(|e| from_postgres(config, e)) };
-        let half_done = self.has_locks && error.as_db_error().is_some();
-        if error.as_db_error().is_none()
-            || (half_done && self.client.query_typed(SWEEP, &[]).await.is_err())
-        {
+        if error.as_db_error().is_none() {
             self.give_up();
+        } else if self.has_locks {
+            self.sweep(call.key).await;
         }
         Err(from_postgres(config, error))
     }

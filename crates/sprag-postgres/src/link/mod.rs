@@ -76,11 +76,19 @@ pub(crate) struct Call {
     pub(crate) parameters: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
     /// Whether the server waits for its disk.
     durable: bool,
+    /// The session lock that it may take.
+    key: Option<i64>,
 }
 
 impl Call {
     pub(crate) const fn new(statement: &'static str) -> Self {
-        Self { statement, parameters: Vec::new(), durable: false }
+        Self { statement, parameters: Vec::new(), durable: false, key: None }
+    }
+
+    /// The key of the lock that it is about.
+    pub(crate) fn key(mut self, key: i64) -> Self {
+        self.key = Some(key);
+        self.with(key, Type::INT8)
     }
 
     /// What it does is on the disk before it is answered.
@@ -130,6 +138,7 @@ impl Desk {
 async fn finish(
     desk: Arc<Desk>,
     line: Arc<Line>,
+    key: Option<i64>,
     work: impl Future<Output = (Answer, bool)>,
     to: oneshot::Sender<Answer>,
 ) {
@@ -137,7 +146,7 @@ async fn finish(
     let answer = match tokio::time::timeout(patience, work).await {
         Ok((answer, _)) => answer,
         Err(_) => {
-            line.doubt();
+            line.doubt(key);
             let what = format!("did not answer within {patience:?}");
             Err(no_answer(&desk.connector.config, &what))
         }
@@ -194,6 +203,7 @@ impl Link {
         let (answer, answered) = oneshot::channel();
         match (self.desk.line(), self.desk.runtime.get()) {
             (Some(line), Some(runtime)) => {
+                let key = call.key;
                 let pace = if call.durable { &self.desk.disk_pace } else { &self.desk.pace };
                 let mut work = Box::pin(Arc::clone(&self.desk).work(Arc::clone(&line), call));
                 if let Some((found, told)) = look(pace, &line, work.as_mut()).await {
@@ -202,7 +212,7 @@ impl Link {
                     }
                     return found;
                 }
-                runtime.spawn(finish(Arc::clone(&self.desk), line, work, answer));
+                runtime.spawn(finish(Arc::clone(&self.desk), line, key, work, answer));
             }
             _ => {
                 let job = Job { call, asked: BootClock.now(), answer };
@@ -297,8 +307,9 @@ async fn serve(
             }
         }
         if let Some(line) = desk.line() {
+            let key = job.call.key;
             let work = Arc::clone(desk).work(Arc::clone(&line), job.call);
-            tokio::spawn(finish(Arc::clone(desk), line, work, job.answer));
+            tokio::spawn(finish(Arc::clone(desk), line, key, work, job.answer));
         } else {
             let lost = no_answer(&connector.config, "ended the connection at once");
             drop(job.answer.send(Err(lost)));

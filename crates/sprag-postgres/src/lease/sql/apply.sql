@@ -146,24 +146,49 @@ BEGIN
   RETURN coalesce(sprag.quick(ns, lock, command), sprag.run(ns, lock, command, channel));
 END $$;
 
+-- A renewal of a lease that is not held the short way, where nothing else is to be done: nobody waits
+-- or is to be upgraded, and nobody's time is over. Null if there is.
+CREATE FUNCTION sprag.renew_hold(ns text, lock text, command jsonb, us bigint) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  asked text := command ->> 'lease';
+  found_holders jsonb;
+BEGIN
+  UPDATE sprag.lock AS k
+    SET version = k.version + 1, holders = sprag.with_hold(k.holders,
+      sprag.hold_of(k.holders, asked) || jsonb_build_object('renewed_ms', us / 1000,
+        'ttl_ms', command -> 'ttl_ms'))
+    WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NULL AND k.waiting = 0
+      AND NOT command ? 'rebind' AND sprag.hold_of(k.holders, asked) IS NOT NULL
+      AND NOT EXISTS (SELECT FROM jsonb_array_elements(k.holders) AS all_of(one)
+        WHERE one ? 'upgrading' OR sprag.expires_of(one) <= us / 1000)
+    RETURNING k.holders INTO found_holders;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  RETURN sprag.answer(us, sprag.granted(sprag.hold_of(found_holders, asked)));
+END $$;
+
 -- Many renewals in one statement. All rows are locked first, in the order of their names, so that
 -- no two batches wait for each other. It ends long before anybody gives it up: answers may be missing
 -- at the end, and are asked for again.
-CREATE FUNCTION sprag.renew_v1(ns text, locks text[], commands jsonb, channel text) RETURNS jsonb[]
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION sprag.renew_v1(ns text, locks text[], commands jsonb, channel text,
+  patience_us bigint) RETURNS jsonb[] LANGUAGE plpgsql AS $$
 DECLARE
   us bigint;
   answers jsonb[];
   command jsonb;
   its_fence bigint;
 BEGIN
+  -- Nor does it wait for longer than that for a row that somebody keeps.
+  PERFORM set_config('lock_timeout', greatest(patience_us / 1000, 1)::text, true);
   PERFORM FROM (SELECT DISTINCT one COLLATE "C" AS name FROM unnest(locks) AS all_of(one) ORDER BY 1)
       AS named,
     LATERAL (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = named.name FOR UPDATE) AS l;
   us := sprag.now_us();
   -- One by one: a plan for all at once may read the whole namespace.
   FOR place IN 1 .. cardinality(locks) LOOP
-    EXIT WHEN place > 1 AND sprag.now_us() - us > 500000;
+    EXIT WHEN place > 1 AND sprag.now_us() - us > patience_us;
     command := commands -> (place - 1);
     UPDATE sprag.lock AS k
       SET version = k.version + 1, plain_us = us, plain_ttl_ms = (command ->> 'ttl_ms')::bigint
@@ -174,7 +199,8 @@ BEGIN
     answers[place] := CASE WHEN FOUND THEN
       sprag.answer(us, jsonb_build_object('granted', jsonb_build_object(
         'fence', its_fence, 'mode', 'exclusive', 'took_over', false)))
-      ELSE sprag.run(ns, locks[place], command, channel) END;
+      ELSE coalesce(sprag.renew_hold(ns, locks[place], command, us),
+        sprag.run(ns, locks[place], command, channel)) END;
   END LOOP;
   PERFORM sprag.durable(true);
   RETURN answers;

@@ -1,0 +1,182 @@
+//! What an [`AdvisoryStore`] asks the server, and what it answers.
+
+use std::time::Duration;
+
+use sprag_core::clock::{BootClock, Clock};
+use sprag_core::record::Command;
+use sprag_core::record::wire::Answer;
+use sprag_core::store::{Bind, Renewal, Renewed, Request};
+use sprag_core::{Fence, LockName, Operation, Result, SessionId};
+use tokio_postgres::types::Type;
+
+use super::key::key;
+use super::store::AdvisoryStore;
+use crate::error::strange_answer;
+use crate::lease::parts::{self, How};
+use crate::lease::plain::{self, Plain};
+use crate::lease::{LEAVE, RENEW_EACH, TAKE, no_row, written};
+use crate::link::Call;
+
+const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
+const RENEW: &str =
+    "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4, $5)";
+const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
+/// What is worth preparing.
+pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
+
+/// The server knows where a session is woken that has locks.
+pub(super) const NO_CHANNEL: Option<&str> = None;
+
+/// An answer, who did it, and who is in its way.
+pub(super) struct Done {
+    pub(super) answer: Answer,
+    pub(super) session: String,
+    pub(super) outsider: Option<String>,
+    pub(super) leaving: bool,
+}
+
+/// What the answer says about the session lock.
+#[derive(serde::Deserialize)]
+struct Grip {
+    session: String,
+    outsider: Option<String>,
+    leaving: bool,
+}
+
+impl Done {
+    fn read(text: &str) -> Result<Self> {
+        let answer = Answer::read(text).map_err(strange_answer)?;
+        let Grip { session, outsider, leaving } =
+            serde_json::from_str(text).map_err(strange_answer)?;
+        Ok(Self { answer, session, outsider, leaving })
+    }
+}
+
+/// Which way a command went: the fence and the session, or all there is to say.
+pub(super) enum Either {
+    Short(Fence, String),
+    Long(Box<Done>),
+}
+
+/// The session is put in by the server, which knows it.
+pub(super) fn any_session() -> SessionId {
+    SessionId::from_u128(0)
+}
+
+impl AdvisoryStore {
+    /// Runs a command on the server.
+    pub(super) async fn run(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        command: &Command,
+    ) -> Result<Done> {
+        let call = Call::new(APPLY)
+            .text(&self.rows.namespace)
+            .text(name.as_str())
+            .text(written(command, self.capability.max_waiters))
+            .key(key(&self.rows.namespace, name.as_str()));
+        match self.send(operation, name, call).await? {
+            Either::Long(done) => Ok(*done),
+            Either::Short(..) => Err(strange_answer("it is short").during(operation).on(name)),
+        }
+    }
+
+    /// Sends a command, which may go the short way.
+    pub(super) async fn send(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        call: Call,
+    ) -> Result<Either> {
+        let sent = BootClock.now();
+        let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
+        let read = |text: &str| match Plain::read(text)? {
+            Plain::Short { now_us, fence, session } => Ok((now_us, Either::Short(fence, session))),
+            Plain::Long(_) => {
+                Done::read(text).map(|done| (done.answer.now_us, Either::Long(Box::new(done))))
+            }
+        };
+        let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
+        let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
+        self.rows.link.learn(now_us / 1000, sent);
+        Ok(answer)
+    }
+
+    /// Asks for the lock, the short way if that may be.
+    pub(super) async fn acquire(&self, request: &Request) -> Result<Either> {
+        let mut command = Command::acquire(request, any_session());
+        // One that lay in a buffer until its caller gave up must not take the lock.
+        let not_after_ms = self.rows.link.not_after_ms();
+        if let Command::Acquire(acquire) = &mut command {
+            acquire.not_after_ms = Some(not_after_ms);
+        }
+        let name = &request.name;
+        if !plain::may_be(request) {
+            let done = self.run(Operation::Acquire, name, &command).await?;
+            return Ok(Either::Long(Box::new(done)));
+        }
+        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
+        let call = call.text(written(&command, self.capability.max_waiters));
+        let call = plain::wish(call, request, not_after_ms).with(NO_CHANNEL, Type::TEXT);
+        let call = call.key(key(&self.rows.namespace, name.as_str()));
+        self.send(Operation::Acquire, name, call).await
+    }
+
+    /// Renews in one statement, as many of the first as there is time for.
+    pub(super) async fn renew_some(
+        &self,
+        leases: &[Renewal],
+        how: How,
+    ) -> Result<Vec<Result<Renewed>>> {
+        let names: Vec<String> = leases.iter().map(|renewal| renewal.name.to_string()).collect();
+        let keys: Vec<i64> = names.iter().map(|name| key(&self.rows.namespace, name)).collect();
+        let commands = leases.iter().map(|renewal| {
+            let renewal = Renewal { bind: Bind::Keep, ..renewal.clone() };
+            written(&Command::renew(&renewal, any_session()), self.capability.max_waiters)
+        });
+        let commands: Vec<_> = commands.collect();
+        let mut call = Call::new(if how.each { RENEW_EACH } else { RENEW })
+            .text(&self.rows.namespace)
+            .with(names, Type::TEXT_ARRAY)
+            .text(format!("[{}]", commands.join(",")));
+        if how.each {
+            call = call.with(NO_CHANNEL, Type::TEXT);
+        }
+        let call = call.with(keys, Type::INT8_ARRAY).with(how.patience_us, Type::INT8);
+        let sent = BootClock.now();
+        let rows = self.rows.ask(Operation::Renew, call).await?;
+        let renewed = rows.iter().zip(leases).map(|(row, lease)| {
+            let renewed = parts::read(row.get(0), lease)?;
+            if matches!(renewed, Renewed::Held(_)) {
+                let until = sent.plus(lease.ttl);
+                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
+            }
+            Ok(renewed)
+        });
+        Ok(renewed.collect())
+    }
+
+    /// Asks those who have the lock without right to let go of it, until they do. Tells of whom
+    /// this user may not disconnect.
+    pub(super) async fn urge(
+        &self,
+        name: &LockName,
+        patience: Duration,
+        times: usize,
+    ) -> Result<Option<String>> {
+        let mut spared = None;
+        for _ in 0..times {
+            let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+            let number = key(&self.rows.namespace, name.as_str());
+            let call = Call::new(URGE).with(number, Type::INT8).with(patience, Type::INT8);
+            let rows = self.rows.ask(Operation::Evict, call).await?;
+            let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
+            if row.get::<_, i64>(0) == 0 {
+                return Ok(None);
+            }
+            spared = row.get(1);
+        }
+        Ok(spared)
+    }
+}
