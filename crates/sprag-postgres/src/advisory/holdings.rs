@@ -8,6 +8,7 @@ use sprag_core::wakeups::Wakeups;
 use sprag_core::{LeaseId, LockName};
 
 use super::pulse::Pulse;
+use super::watched::Watched;
 
 /// The locks of one store, over all its sessions.
 #[derive(Debug, Default)]
@@ -17,6 +18,7 @@ pub(crate) struct Holdings {
     handed: Mutex<HashMap<LeaseId, String>>,
     pub(crate) pulse: Pulse,
     pub(crate) wakeups: Wakeups,
+    pub(crate) watched: Watched,
 }
 
 #[derive(Debug)]

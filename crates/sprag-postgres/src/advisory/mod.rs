@@ -8,6 +8,7 @@ mod store;
 #[cfg(test)]
 mod sweep;
 mod transaction;
+mod watched;
 
 pub(crate) use ask::PREPARED;
 pub(crate) use holdings::Holdings;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
-use sprag_core::record::Command;
+use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
     Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page,
     Released, Renewal, Renewed, Request,
@@ -111,6 +111,16 @@ impl AdvisoryStore {
         self.holdings.keep(request.lease, &request.name, session, until);
     }
 
+    /// Who is next waits for the end of others' sessions as well.
+    fn watch(&self, name: &LockName, done: &Done) {
+        if done.answer.outcome != (Outcome::Queued { ahead: 0 }) {
+            return;
+        }
+        let sessions = done.answer.record.holders.iter().filter_map(|hold| hold.session);
+        let others = sessions.map(|it| it.to_string()).filter(|it| *it != done.session);
+        others.for_each(|session| self.holdings.watched.add(session, name));
+    }
+
     /// What a waiter was granted meanwhile by the release of another of this process.
     fn handed(&self, request: &Request) -> Option<Attempt> {
         let wakeups = &self.holdings.wakeups;
@@ -169,6 +179,7 @@ impl Store for AdvisoryStore {
                 Attempt::Held(contention)
             });
         }
+        self.watch(&request.name, &done);
         let Done { answer, session, .. } = done;
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
@@ -201,6 +212,7 @@ impl Store for AdvisoryStore {
         mailboxes.open(conversion.lease);
         let command = Command::convert(conversion);
         let done = self.run(Operation::Convert, &conversion.name, &command).await?;
+        self.watch(&conversion.name, &done);
         let context = done.answer.context(self.capability.max_waiters);
         let converted = match done {
             Done { outsider: Some(_), leaving: true, .. } => Ok(Converted::Waiting),

@@ -9,6 +9,7 @@ mod lane;
 mod listener;
 mod startup;
 mod tls;
+mod watcher;
 mod wire;
 
 pub(crate) use connect::Server;
@@ -182,8 +183,12 @@ impl Link {
             };
             runtime.block_on(async {
                 shared.runtime.get_or_init(Handle::current);
-                let listener = listener::listen(shared.connector.clone(), channel, wakeups, wish);
-                let listener = tokio::spawn(listener);
+                let connector = shared.connector.clone();
+                // Where locks end with their session it is also woken on its connection.
+                let listener = match shared.ear.holdings.clone() {
+                    Some(holdings) => tokio::spawn(watcher::watch(connector, holdings)),
+                    None => tokio::spawn(listener::listen(connector, channel, wakeups, wish)),
+                };
                 serve(&shared, inbox, measured, opened).await;
                 listener.abort();
                 shared.set_line(None);

@@ -39,6 +39,8 @@ macro_rules! objects {
             include_str!("../advisory/grip.sql"),
             "\n",
             include_str!("../advisory/apply.sql"),
+            "\n",
+            include_str!("../advisory/watch.sql"),
         )
     };
 }
@@ -202,7 +204,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "9da992b8b926187e73fe0e61995269ba799bef002e73e3c3b806feb8c28e3f14";
+    const FROZEN: &str = "153361cd3b097a1c62cff5c4fd873c811acf8e2db5597e684b161d70d00fb478";
 
     #[test]
     fn the_schema_is_frozen() {
