@@ -128,6 +128,27 @@ fn any_command(random: &mut Rng, theme: Theme, record: &Record, now_ms: u64) -> 
     }
 }
 
+/// Lets a command come from its session. Of several, none ends what another has: that takes more than
+/// one command there.
+fn give_session(command: &mut Command, sessions: &[SessionId]) {
+    let session = sessions[Sequence::session_of(command, sessions.len())];
+    let several = sessions.len() > 1;
+    match command {
+        Command::Acquire(acquire) => {
+            acquire.session = Some(session);
+            if several {
+                (acquire.steal, acquire.ttl_ms) = (Steal::No, 1_000_000 * TTL);
+            }
+        }
+        Command::Renew { ttl_ms, rebind, .. } if several => {
+            (*ttl_ms, *rebind) = (1_000_000 * TTL, None);
+        }
+        Command::Renew { rebind: Some(to), .. } => *to = Some(session),
+        Command::Evict { .. } if several => *command = Command::Reap,
+        _ => {}
+    }
+}
+
 /// Commands for one lock, one after the other, and what the machine makes of them.
 #[derive(Debug)]
 pub struct Sequence {
@@ -152,10 +173,29 @@ impl Sequence {
 
     /// A random one for a port whose clients all have this session.
     pub fn of_session(random: &mut Rng, session: SessionId) -> Self {
-        Self::any(random, true, Some(session))
+        Self::any(random, true, Some(&[session]))
     }
 
-    fn any(random: &mut Rng, versions: bool, session: Option<SessionId>) -> Self {
+    /// A random one for a port whose clients have one of these sessions each, as
+    /// [`session_of`](Self::session_of) says, in which nobody is pushed aside and no time is over.
+    pub fn of_sessions(random: &mut Rng, sessions: &[SessionId]) -> Self {
+        Self::any(random, true, Some(sessions))
+    }
+
+    /// The place of the session among so many that a command comes from.
+    pub fn session_of(command: &Command, count: usize) -> usize {
+        let lease = match command {
+            Command::Acquire(acquire) => acquire.lease,
+            Command::Renew { lease, .. }
+            | Command::Convert { lease, .. }
+            | Command::Release { lease }
+            | Command::Withdraw { lease } => *lease,
+            _ => LeaseId::from_u128(0),
+        };
+        usize::try_from(lease.as_u128()).unwrap_or(0) % count
+    }
+
+    fn any(random: &mut Rng, versions: bool, sessions: Option<&[SessionId]>) -> Self {
         let themes = [Theme::Anything, Theme::Turns, Theme::Readers, Theme::Permits];
         let theme = *random.choice(&themes).unwrap_or(&Theme::Anything);
         let longest = if matches!(theme, Theme::Turns) { MOST_TURNS } else { LONGEST };
@@ -175,12 +215,8 @@ impl Sequence {
             {
                 acquire.steal = Steal::No;
             }
-            if session.is_some() {
-                match &mut command {
-                    Command::Acquire(acquire) => acquire.session = session,
-                    Command::Renew { rebind: Some(to), .. } => *to = session,
-                    _ => {}
-                }
+            if let Some(sessions) = sessions {
+                give_session(&mut command, sessions);
             }
             let step = apply(record, &command, &wire::clock_only(now_us, MAX_WAITERS));
             record = step.record.clone();

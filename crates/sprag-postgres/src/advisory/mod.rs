@@ -1,6 +1,8 @@
 //! Session locks of one connection: [`AdvisoryStore`].
 
 mod ask;
+#[cfg(test)]
+mod differential;
 mod holdings;
 mod key;
 mod pulse;

@@ -18,49 +18,44 @@ const BATCH: usize = 500;
 const ADVISORY_BATCH: usize = 20;
 
 /// The clock stands where the test puts it, and a whole sequence is one call.
-const PREPARE: &str = r#"
+pub(crate) const PREPARE: &str = r#"
 CREATE OR REPLACE FUNCTION sprag.now_us() RETURNS bigint LANGUAGE sql STABLE
 RETURN current_setting('sprag.now_us')::bigint;
 
-CREATE FUNCTION sprag.run_sequence(lock text, commands jsonb, advisory boolean) RETURNS jsonb
+CREATE FUNCTION sprag.run_step(lock text, step jsonb, channel text, key bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-  answers jsonb := '[]';
-  step jsonb;
   said text;
-  key bigint := hashtextextended(lock, 0);
 BEGIN
-  -- No lease is of two locks, but those of sequences are.
-  DELETE FROM sprag.grip;
-  PERFORM pg_advisory_unlock_all();
-  FOR step IN SELECT * FROM jsonb_array_elements(commands) LOOP
-    PERFORM set_config('sprag.now_us', step ->> 1, true);
-    IF step -> 0 ->> 'do' = 'renew' AND advisory THEN
-      said := (SELECT answer FROM sprag.renew_advisory_v1('', ARRAY[lock],
-        jsonb_build_array(step -> 0), ARRAY[key], 1000000))::text;
-    ELSIF step -> 0 ->> 'do' = 'renew' THEN
-      said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), NULL,
-        1000000))[1]::text;
-    ELSIF step -> 0 -> 'mode' = '"exclusive"' THEN
-      said := sprag.take_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
-        (step -> 0 ->> 'ttl_ms')::bigint,
-        coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), NULL,
-        CASE WHEN advisory THEN key END);
-    ELSIF step -> 0 ->> 'do' = 'release' THEN
-      said := sprag.leave_v1('', lock, step -> 0 ->> 'lease', NULL,
-        CASE WHEN advisory THEN key END);
-    ELSIF advisory THEN
-      said := sprag.advisory_v1('', lock, step -> 0, key)::text;
-    ELSE
-      said := sprag.apply_v1('', lock, step -> 0, NULL)::text;
-    END IF;
-    -- The short way answers with the time and the fence, which is none for a release.
-    answers := answers || CASE WHEN left(said, 1) = '{' THEN said::jsonb
-      ELSE sprag.answer(split_part(said, ' ', 1)::bigint, CASE split_part(said, ' ', 2)
-        WHEN '0' THEN '"done"' ELSE jsonb_build_object('granted', jsonb_build_object(
-          'fence', split_part(said, ' ', 2)::bigint, 'mode', 'exclusive', 'took_over', false))
-        END) END;
-  END LOOP;
+  PERFORM set_config('sprag.now_us', step ->> 1, true);
+  IF step -> 0 ->> 'do' = 'renew' AND key IS NOT NULL THEN
+    said := (SELECT answer FROM sprag.renew_advisory_v1('', ARRAY[lock],
+      jsonb_build_array(step -> 0), ARRAY[key], 1000000))::text;
+  ELSIF step -> 0 ->> 'do' = 'renew' THEN
+    said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), channel,
+      1000000))[1]::text;
+  ELSIF step -> 0 -> 'mode' = '"exclusive"' THEN
+    said := sprag.take_v1('', lock, (step -> 0)::text, step -> 0 ->> 'lease',
+      (step -> 0 ->> 'ttl_ms')::bigint,
+      coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), channel, key);
+  ELSIF step -> 0 ->> 'do' = 'release' THEN
+    said := sprag.leave_v1('', lock, step -> 0 ->> 'lease', channel, key);
+  ELSIF key IS NOT NULL THEN
+    said := sprag.advisory_v1('', lock, step -> 0, key)::text;
+  ELSE
+    said := sprag.apply_v1('', lock, step -> 0, channel)::text;
+  END IF;
+  -- The short way answers with the time and the fence, which is none for a release.
+  RETURN CASE WHEN left(said, 1) = '{' THEN said::jsonb
+    ELSE sprag.answer(split_part(said, ' ', 1)::bigint, CASE split_part(said, ' ', 2)
+      WHEN '0' THEN '"done"' ELSE jsonb_build_object('granted', jsonb_build_object(
+        'fence', split_part(said, ' ', 2)::bigint, 'mode', 'exclusive', 'took_over', false))
+      END) END;
+END $$;
+
+-- What a sequence has left behind.
+CREATE FUNCTION sprag.left_by(lock text, answers jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
   RETURN (SELECT jsonb_build_object('answers', answers, 'version', l.version, 'fence', l.fence,
     'tickets', l.tickets, 'limit', l.permits, 'holders', l.holders, 'gone', l.gone,
     'waiting', l.waiting,
@@ -71,16 +66,33 @@ BEGIN
     FROM (VALUES (1)) AS one LEFT JOIN LATERAL (SELECT (sprag.whole(k)).* FROM sprag.lock AS k
       WHERE k.space = '' AND k.name = lock) AS l ON true);
 END $$;
+
+CREATE FUNCTION sprag.run_sequence(lock text, commands jsonb, channel text, advisory boolean)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  answers jsonb := '[]';
+  step jsonb;
+BEGIN
+  -- No lease is of two locks, but those of sequences are.
+  DELETE FROM sprag.grip;
+  PERFORM pg_advisory_unlock_all();
+  FOR step IN SELECT * FROM jsonb_array_elements(commands) LOOP
+    answers := answers || sprag.run_step(lock, step, channel,
+      CASE WHEN advisory THEN hashtextextended(lock, 0) END);
+  END LOOP;
+  RETURN sprag.left_by(lock, answers);
+END $$;
 CREATE INDEX ON sprag.trail (name);
 "#;
 
-const RUN: &str = "SELECT sprag.run_sequence($3::text || '/' || place, commands::jsonb, $2)::text \
+const RUN: &str = "SELECT sprag.run_sequence($3::text || '/' || place, commands::jsonb, \
+     CASE place % 2 WHEN 0 THEN 'here' END, $2)::text \
      FROM unnest($1::text[]) WITH ORDINALITY AS all_of(commands, place) ORDER BY place";
 
 /// What a sequence left behind, as JSON.
 #[derive(serde::Deserialize)]
-struct Left {
-    answers: Vec<serde_json::Value>,
+pub(crate) struct Left {
+    pub(crate) answers: Vec<serde_json::Value>,
     version: Option<u64>,
     fence: Option<sprag_core::Fence>,
     tickets: Option<u64>,
@@ -92,21 +104,24 @@ struct Left {
     events: Vec<serde_json::Value>,
 }
 
-fn compare(sequence: &Sequence, left: Left) {
-    let text = |values: Vec<serde_json::Value>| -> Vec<_> {
-        values.iter().map(ToString::to_string).collect()
-    };
-    assert_eq!(left.waiting.unwrap_or(0), left.waiters.len(), "{:#?}", sequence.commands);
-    let found = Record {
-        version: left.version.unwrap_or(0),
-        fence: left.fence.unwrap_or_default(),
-        tickets: left.tickets.unwrap_or(0),
-        limit: left.limit,
-        holders: left.holders.unwrap_or_default(),
-        waiters: left.waiters,
-        gone: left.gone.unwrap_or_default(),
-    };
-    sequence.compare(&text(left.answers), &found, &text(left.events));
+impl Left {
+    /// The record, the answers and the events.
+    pub(crate) fn read(self) -> (Record, Vec<String>, Vec<String>) {
+        let text = |values: Vec<serde_json::Value>| -> Vec<_> {
+            values.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(self.waiting.unwrap_or(0), self.waiters.len());
+        let record = Record {
+            version: self.version.unwrap_or(0),
+            fence: self.fence.unwrap_or_default(),
+            tickets: self.tickets.unwrap_or(0),
+            limit: self.limit,
+            holders: self.holders.unwrap_or_default(),
+            waiters: self.waiters,
+            gone: self.gone.unwrap_or_default(),
+        };
+        (record, text(self.answers), text(self.events))
+    }
 }
 
 fn written(sequence: &Sequence) -> String {
@@ -138,12 +153,14 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) {
         let prefix = number.to_string();
         let rows = client.query(RUN, &[&commands, &advisory, &prefix]).await.unwrap();
         for (sequence, row) in batch.iter().zip(rows) {
-            compare(sequence, serde_json::from_str(row.get(0)).unwrap());
+            let left: Left = serde_json::from_str(row.get(0)).unwrap();
+            let (found, answers, events) = left.read();
+            sequence.compare(&answers, &found, &events);
         }
     }
 }
 
-fn any_seed() -> u64 {
+pub(crate) fn any_seed() -> u64 {
     let seed = fastrand::u64(..);
     // Shown if it fails.
     println!("seed {seed}");

@@ -1,7 +1,7 @@
 //! Leases in rows: [`PostgresStore`].
 
 #[cfg(test)]
-mod differential;
+pub(crate) mod differential;
 pub(crate) mod parts;
 pub(crate) mod plain;
 mod statements;
