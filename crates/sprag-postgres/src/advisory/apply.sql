@@ -18,7 +18,7 @@ BEGIN
     command := command || jsonb_build_object('session', session);
   END IF;
   IF what IN ('acquire', 'release', 'convert') THEN
-    PERFORM sprag.bury_sessions(ns, lock);
+    PERFORM sprag.bury_sessions(ns, lock, CASE what WHEN 'acquire' THEN asked END);
   END IF;
   BEGIN
     answer := sprag.apply_v1(ns, lock, command, channel);

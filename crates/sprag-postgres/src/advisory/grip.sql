@@ -37,8 +37,10 @@ BEGIN
     AND pg_try_advisory_xact_lock(1936749156, hashtext(session));
 END $$;
 
--- Takes out the holders and waiters whose sessions are over.
-CREATE FUNCTION sprag.bury_sessions(ns text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+-- Takes out the holders and waiters whose sessions are over. Who asks for a lease that another session
+-- has was cut off from that one, and has given it up.
+CREATE FUNCTION sprag.bury_sessions(ns text, lock text, asked text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
   l sprag.lock;
   s sprag.step;
@@ -46,6 +48,7 @@ DECLARE
   losses jsonb;
   wait jsonb;
   mine text := current_setting('sprag.session');
+  given_up text;
 BEGIN
   SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
   l := sprag.whole(l);
@@ -62,13 +65,14 @@ BEGIN
     AND (wait IS NULL OR wait ->> 'session' = mine) THEN
     RETURN;
   END IF;
+  given_up := nullif(sprag.hold_of(l.holders, asked) ->> 'session', mine);
   -- Who has the lock and who is next matter; the others only if there is something to do anyway.
   SELECT array_agg(session) INTO over FROM (
     SELECT one ->> 'session' AS session FROM jsonb_array_elements(l.holders) AS all_of(one)
     UNION (SELECT w.request ->> 'session' FROM sprag.waiter AS w
       WHERE l.waiting > 0 AND w.space = ns AND w.name = lock
       ORDER BY w.arrival, w.ticket LIMIT 1)) AS seen
-    WHERE sprag.is_over(session);
+    WHERE sprag.is_over(session) OR session = given_up;
   IF over IS NULL THEN
     RETURN;
   END IF;
@@ -93,7 +97,9 @@ BEGIN
   END LOOP;
   s := sprag.promote(s);
   PERFORM sprag.end_step(s, false);
-  DELETE FROM sprag.grip AS g WHERE g.space = ns AND g.name = lock AND g.session = ANY(over);
+  -- One that is only given up may still have its key, and is asked to let go of it.
+  DELETE FROM sprag.grip AS g WHERE g.space = ns AND g.name = lock AND g.session = ANY(over)
+    AND (given_up IS NULL OR g.session <> given_up OR sprag.is_over(g.session));
 END $$;
 
 -- The same for all locks of a namespace that such a session has.
@@ -107,7 +113,7 @@ BEGIN
       AND k.plain_lease IS NOT NULL AND k.plain_session IS NOT NULL) AS seen
     WHERE sprag.is_over(session);
   -- In the order of their names, as in `renew_v1`, so that nobody waits for each other.
-  PERFORM sprag.bury_sessions(ns, held.name) FROM (
+  PERFORM sprag.bury_sessions(ns, held.name, NULL) FROM (
     SELECT g.name FROM sprag.grip AS g WHERE g.space = ns AND g.session = ANY(over)
     UNION SELECT k.name FROM sprag.lock AS k WHERE k.space = ns AND k.plain_lease IS NOT NULL
       AND k.plain_session = ANY(over) ORDER BY 1) AS held;
@@ -345,6 +351,6 @@ CREATE VIEW sprag.grips AS
 CREATE FUNCTION sprag.look_outside_v1(ns text, lock text, lock_key bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM sprag.bury_sessions(ns, lock);
+  PERFORM sprag.bury_sessions(ns, lock, NULL);
   RETURN sprag.outsider(ns, lock, lock_key);
 END $$;

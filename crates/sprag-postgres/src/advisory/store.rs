@@ -13,7 +13,7 @@ use sprag_core::store::{
     Released, Renewal, Renewed, Request,
 };
 use sprag_core::{
-    Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView,
+    Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView, Loss,
     Operation, Result, Store,
 };
 use tokio_postgres::types::Type;
@@ -186,6 +186,8 @@ impl Store for AdvisoryStore {
         match &mut attempt {
             Ok(Attempt::Granted(_)) => self.keep(request, session),
             Ok(Attempt::Held(contention)) => contention.ahead = answer.waiting,
+            // Nobody has entered yet, and in the session that there is now it may be asked for again.
+            Ok(Attempt::Gone(loss)) if *loss == Loss::SessionDied => *loss = Loss::StateLost,
             _ => {}
         }
         if !matches!(attempt, Ok(Attempt::Queued(_))) {

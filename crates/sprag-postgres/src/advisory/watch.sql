@@ -15,7 +15,7 @@ BEGIN
   END;
   FOR place IN 1 .. cardinality(sessions) LOOP
     IF sprag.is_over(sessions[place]) THEN
-      PERFORM sprag.bury_sessions(ns, locks[place]);
+      PERFORM sprag.bury_sessions(ns, locks[place], NULL);
       over := over || sessions[place];
     END IF;
   END LOOP;

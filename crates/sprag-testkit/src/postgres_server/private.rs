@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Place, free_port, shell};
+use crate::redis_server::ShiftedClock;
 use crate::support::{eventually, eventually_within};
 
 /// How long it may take until a server answers: its files are made, or repaired, before.
@@ -65,7 +66,16 @@ impl PostgresServer {
     ///
     /// If there is none to start.
     pub async fn start(options: &[&str]) -> Self {
-        Self::launch(options, None).await
+        Self::launch(options, None, None).await
+    }
+
+    /// Starts a server that lives by a clock which can be shifted.
+    ///
+    /// # Panics
+    ///
+    /// If there is none to start.
+    pub async fn start_with_clock(clock: &ShiftedClock) -> Self {
+        Self::launch(&[], None, Some(clock)).await
     }
 
     /// Starts a standby of this server, which follows it without being waited for.
@@ -74,10 +84,14 @@ impl PostgresServer {
     ///
     /// If there is none to start.
     pub async fn start_standby(&self) -> Self {
-        Self::launch(&[], Some(&self.place)).await
+        Self::launch(&[], Some(&self.place), None).await
     }
 
-    async fn launch(options: &[&str], primary: Option<&Place>) -> Self {
+    async fn launch(
+        options: &[&str],
+        primary: Option<&Place>,
+        clock: Option<&ShiftedClock>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("there is room for temporary files").keep();
         let place = Place { folder, port: free_port() };
         let mut keeper = shell(KEEPER, &place.folder, place.port);
@@ -85,6 +99,7 @@ impl PostgresServer {
         if let Some(primary) = primary {
             keeper.env("primary", &primary.folder).env("primary_port", primary.port.to_string());
         }
+        keeper.envs(clock.iter().flat_map(|clock| clock.variables()));
         let keeper = keeper.stdin(Stdio::piped()).spawn().expect("there is a shell");
         let server = Self { place, keeper };
         server.ready().await;

@@ -134,7 +134,8 @@ impl RedisSetup {
     pub(super) fn command(&self, folder: &Path) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(clock) = &self.clock {
-            words.extend(["env".into(), clock.preload(), clock.offset()]);
+            words.push("env".into());
+            words.extend(clock.words());
         }
         words.push("redis-server".into());
         if let Some(text) = &self.sentinel {

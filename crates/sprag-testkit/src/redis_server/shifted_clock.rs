@@ -32,6 +32,9 @@ impl ShiftedClock {
             panic!("`cc` is missing; please type:\n  sudo apt-get install -y gcc libc6-dev")
         });
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        // For servers of other users as well.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).expect("it is ours");
         Self(Arc::new(folder))
     }
 
@@ -65,12 +68,12 @@ impl ShiftedClock {
     }
 
     /// The variables of a process that lives by it.
-    pub(super) fn preload(&self) -> OsString {
-        variable("LD_PRELOAD", self.file("shift.so"))
+    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        [("LD_PRELOAD", self.file("shift.so")), ("SPRAG_CLOCK_OFFSET", self.file("offset"))]
     }
 
-    pub(super) fn offset(&self) -> OsString {
-        variable("SPRAG_CLOCK_OFFSET", self.file("offset"))
+    pub(super) fn words(&self) -> [OsString; 2] {
+        self.variables().map(|(name, path)| variable(name, path))
     }
 }
 
