@@ -88,12 +88,21 @@ fn full(shell: &Shell, tests: &[&[&str]]) -> Outcome {
 
 /// Real processes under faults; its own flags are passed on. With `--full`, the tests that do a
 /// thing a few times in the everyday run do it thousands of times; `work` does so with the fleet,
-/// `github` with the proofs on a simulated GitHub, and `git` with races on git servers.
+/// `postgres` with both kinds of locks on a PostgreSQL server, `github` with the proofs on a simulated
+/// GitHub, and `git` with races on git servers.
 pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     install::ensure(shell, [Need::CCompiler])?;
     let fleet = ["-p", "sprag-cli", "--test", "work", "--", "agents", "crashes"];
     if arguments == ["work"] {
         return full(shell, &[&fleet]);
+    }
+    let leases = ["-p", "sprag-testkit", "--test", "postgres", "--", "processes"];
+    let advisory = ["-p", "sprag-testkit", "--test", "postgres_advisory", "--", "processes"];
+    let thousands = ["-p", "sprag-testkit", "--test", "postgres_rows", "--", "thousands"];
+    let postgres: [&[&str]; 3] = [&leases, &advisory, &thousands];
+    if arguments == ["postgres"] {
+        install::ensure(shell, [Need::Postgres])?;
+        return full(shell, &postgres);
     }
     if arguments == ["git"] {
         return full(shell, &[&["-p", "sprag-testkit", "--test", "git_transports", "--"]]);
@@ -110,7 +119,9 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
         let kit = ["-p", "sprag-testkit", "--test", "memory", "--test", "sqlite", "--"];
         let cases: Vec<_> = kit.iter().chain(LONG_CASES).copied().collect();
         let races = ["-p", "sprag-cli", "--test", "run", "--", "races"];
-        return full(shell, &[&process, &cases, &races, &fleet]);
+        install::ensure(shell, [Need::Postgres])?;
+        full(shell, &[&process, &cases, &races, &fleet])?;
+        return full(shell, &postgres);
     }
     let fixed = ["run", "--release", "-p", "sprag-testkit", "--bin", "sprag-torture", "--"];
     shell::run(shell.cargo(&fixed).args(arguments))
