@@ -12,6 +12,7 @@ mod exits;
 mod json;
 mod leases;
 mod log;
+mod postgres;
 mod secrets;
 mod support;
 mod texts;
