@@ -1,5 +1,6 @@
 //! The network before a session with advisory locks, broken on purpose. What is cut off ends its
 //! session, and all its locks with it. Each test names its scenario of `docs/faults.md`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;
