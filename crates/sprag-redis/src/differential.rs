@@ -54,7 +54,7 @@ end
 local plain = redis.call('GET', KEYS[1]) or ''
 local left, events = look(KEYS, {}), redis.call('XRANGE', KEYS[6], '-', '+')
 local patient = redis.call('ZRANGE', KEYS[5], 0, -1)
-local listed = redis.call('ZSCORE', KEYS[7], 'name') and 1 or 0
+local listed = KEYS[7] and redis.call('ZSCORE', KEYS[7], 'name') and 1 or 0
 redis.call('DEL', unpack(KEYS))
 return { replies, plain, left, events, { patient, listed } }
 ";
@@ -100,7 +100,8 @@ struct Short {
 impl Short {
     fn count(&mut self, command: &Command, step: &Applied, reply: &str) {
         let handed = wire::handed_over(reply);
-        let short = usize::from(reply.parse::<u64>().is_ok() || handed.is_some());
+        let numbers = reply.split(' ').all(|word| word.parse::<u64>().is_ok());
+        let short = usize::from(numbers || handed.is_some());
         let mut granted = step.events.iter().filter(|event| event.kind == EventKind::Granted);
         if let Some(message) = handed {
             let told = granted.clone().map(|event| format!("{}:{}", event.lease, event.fence));
@@ -117,13 +118,19 @@ impl Short {
     }
 }
 
-fn compare(sequence: &Sequence, left: Left, short: &mut Short) {
+fn compare(sequence: &Sequence, left: Left, has_names: bool, short: &mut Short) {
     let (replies, plain, looked, entries, (patient, listed)) = left;
     let mut outcomes = Vec::new();
-    let steps = sequence.commands.iter().zip(&sequence.applied);
-    for ((command, step), reply) in steps.zip(&replies) {
+    let steps = sequence.commands.iter().zip(&sequence.applied).zip(&sequence.times_us);
+    for (((command, step), time), reply) in steps.zip(&replies) {
         short.count(command, step, reply);
-        outcomes.push(wire::read(command, reply).unwrap().outcome);
+        let answer = wire::read(command, reply).unwrap();
+        if answer.now_us > 0 {
+            assert_eq!(answer.now_us, *time, "{command:?}");
+        } else {
+            assert!(matches!(command, Command::Release { .. }), "no time: {command:?}");
+        }
+        outcomes.push(answer.outcome);
     }
     let looked: Looked = serde_json::from_str(&looked).unwrap();
     let mut found = looked.into_record();
@@ -140,7 +147,7 @@ fn compare(sequence: &Sequence, left: Left, short: &mut Short) {
         |lease: &&String| found.holders.iter().any(|hold| hold.lease.to_string() == **lease);
     let waiting = patient.iter().filter(|lease| !holds(lease)).count();
     assert_eq!(waiting, found.waiters.len(), "{}", told());
-    assert!(listed == 1 || found.is_free(), "in use and not listed: {}", told());
+    assert!(listed == 1 || found.is_free() || !has_names, "in use and not listed: {}", told());
     let now_ms = sequence.times_us.last().unwrap() / 1000;
     let lives = found.holders.iter().any(|hold| hold.expires_ms() > now_ms);
     let mirror = found.holders.last().filter(|_| lives).map(|hold| match hold.mode {
@@ -166,16 +173,19 @@ async fn the_script_does_what_the_machine_does() {
     // Shown if it fails.
     println!("seed {seed}");
     let mut short = Short::default();
-    for _ in 0..SEQUENCES / BATCH {
+    for round in 0..SEQUENCES / BATCH {
+        // In a Cluster the list of names would be in another slot: there is none.
+        let has_names = round % 2 == 0;
+        let keys = if has_names { &keys[..] } else { &keys[..6] };
         let sequences: Vec<_> = (0..BATCH).map(|_| Sequence::unversioned(&mut random)).collect();
         let mut batch = Pipeline::new();
         for sequence in &sequences {
-            let call = batch.cmd("EVALSHA").arg(&digest).arg(keys.len()).arg(&keys);
+            let call = batch.cmd("EVALSHA").arg(&digest).arg(keys.len()).arg(keys);
             call.arg(arguments(sequence));
         }
         let answers: Vec<Left> = batch.query(&mut connection).unwrap();
         for (sequence, left) in sequences.iter().zip(answers) {
-            compare(sequence, left, &mut short);
+            compare(sequence, left, has_names, &mut short);
         }
     }
     println!("{short:?}");

@@ -113,14 +113,17 @@ pub(crate) fn handed_over(text: &str) -> Option<&str> {
 /// If the script never answers so.
 pub(crate) fn read(command: &Command, text: &str) -> Result<Answer, Corrupt> {
     let text = if handed_over(text).is_some() { "0" } else { text };
-    let Some(fence) = text.parse().ok().and_then(Fence::new) else {
+    let (fence, time) = text.split_once(' ').unwrap_or((text, ""));
+    let Some(fence) = fence.parse().ok().and_then(Fence::new) else {
         return Answer::read(text);
     };
-    // The short ways answer with a number: the fence, or zero if there is none to tell.
+    // The short ways answer with a number: the fence, or zero if there is none to tell; a renewal
+    // with the time as well.
     let grant = Grant { fence, mode: Mode::Exclusive, took_over: false };
+    // A fence that was just given out in this way is the time.
+    let given_out = if matches!(command, Command::Acquire(_)) { fence.get() } else { 0 };
     Ok(Answer {
-        // A fence that was just given out in this way is the time as well.
-        now_us: if matches!(command, Command::Acquire(_)) { fence.get() } else { 0 },
+        now_us: time.parse().unwrap_or(given_out),
         outcome: if fence == Fence::ZERO { Outcome::Done } else { Outcome::Granted(grant) },
         waiting: 0,
         record: Record::default(),

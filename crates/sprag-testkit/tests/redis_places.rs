@@ -191,3 +191,22 @@ async fn a_jump_of_the_servers_clock_is_told() {
     assert!(take_and_give_back(&locks).await > ahead, "the fence went back");
     assert!(told().await.unwrap().contains("jumped by -3"));
 }
+
+/// Renewing is all that this client does.
+#[tokio::test]
+async fn a_holder_notices_a_jump_of_the_servers_clock() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let clock = ShiftedClock::make();
+    let server = RedisSetup::new().clock(&clock).start().await;
+    let locks = Locks::open(&server.url()).unwrap();
+    let guard = locks.lock("job").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    clock.behind(Duration::from_secs(3600));
+    let told = || async {
+        let findings = locks.store().diagnose().await.unwrap();
+        findings.iter().any(|it| it.text.contains("jumped by -3"))
+    };
+    eventually("the jump is told", told).await;
+    assert!(guard.is_valid());
+}

@@ -114,7 +114,7 @@ elseif command == 'keep' and call('GET', KEYS[1]) == lease then
       numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, now, ttl, soonest, behind, ONE, listed,
         odd, place, 0, lease, #recent, recent)
       call('HSET', KEYS[2], 'n', numbers)
-      return fence
+      return string.format('%.0f %.0f', fence, now_us)
     end
   end
 end
