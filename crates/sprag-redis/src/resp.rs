@@ -128,8 +128,23 @@ impl<'a> Reader<'a> {
 
 fn refused(line: &[u8]) -> Refused {
     let line = String::from_utf8_lossy(line);
-    let (code, said) = line.split_once(' ').unwrap_or((&line, ""));
+    let line = raised_in_script(&line).unwrap_or(&line);
+    let (code, said) = line.split_once(' ').unwrap_or((line, ""));
     Refused { code: code.to_owned(), said: said.to_owned() }
+}
+
+/// What a command in a script was refused with. Before 7.0 a server wraps it up: `ERR Error running
+/// script (call to f_...): @user_script: 12: -OOM command not allowed`, with or without the dash.
+fn raised_in_script(line: &str) -> Option<&str> {
+    let mut rest = line.strip_prefix("ERR Error running script ")?;
+    while let Some((word, behind)) = rest.split_once(' ') {
+        let code = word.strip_prefix('-').unwrap_or(word);
+        if code.len() > 2 && code.bytes().all(|letter| letter.is_ascii_uppercase()) {
+            return rest.strip_prefix('-').or(Some(rest));
+        }
+        rest = behind;
+    }
+    None
 }
 
 fn number(digits: &[u8]) -> Result<i64, Strange> {
@@ -213,6 +228,26 @@ mod tests {
             Value::Text(b"a\r\nb".to_vec()),
             Value::List(vec![Value::No(Refused { code: "ERR".into(), said: "it broke".into() })]),
         ])
+    }
+
+    #[test]
+    fn what_a_script_was_refused_with_is_found_in_old_answers() {
+        let code = |line: &str| refused(line.as_bytes()).code;
+        let wrapped = "ERR Error running script (call to f_0123456789abcdef): @user_script";
+        for (inner, expected) in [
+            (": 12: -READONLY You can't write against a read only replica.", "READONLY"),
+            (": 9: -OOM command not allowed when used memory > 'maxmemory'.", "OOM"),
+            (":34: WRONGTYPE Operation against a key of another kind", "WRONGTYPE"),
+            (":34: @user_script: 34: -MISCONF Redis is configured to save", "MISCONF"),
+            (":34: ERR value is not an integer or out of range", "ERR"),
+            (":34: user_script:34: attempt to index a nil value", "ERR"),
+        ] {
+            assert_eq!(code(&format!("{wrapped}{inner}")), expected, "{inner}");
+        }
+        let oom = refused(format!("{wrapped}: 9: -OOM not allowed").as_bytes());
+        assert_eq!(oom.said, "not allowed");
+        assert_eq!(code("SPRAGCORRUPT the record is damaged"), "SPRAGCORRUPT");
+        assert_eq!(code("NOAUTH"), "NOAUTH");
     }
 
     #[test]
