@@ -25,6 +25,11 @@ impl Mailboxes {
         self.lock().remove(&lease);
     }
 
+    /// Whether hints for `lease` are kept.
+    pub fn is_open(&self, lease: LeaseId) -> bool {
+        self.lock().contains_key(&lease)
+    }
+
     /// Leaves a hint; nothing happens if nobody of this process waits with this lease.
     pub fn notify(&self, lease: LeaseId) {
         if let Some(mailbox) = self.lock().get(&lease) {

@@ -28,6 +28,12 @@ impl Wakeups {
         self.awaited().entry(lease).or_default();
     }
 
+    /// Whether grants for `lease` are kept: it has asked for a lock, and was not told since that it
+    /// does not wait.
+    pub fn is_open(&self, lease: LeaseId) -> bool {
+        self.awaited().contains_key(&lease)
+    }
+
     /// Forgets what came for `lease`.
     pub fn close(&self, lease: LeaseId) {
         self.mailboxes.close(lease);
@@ -82,6 +88,7 @@ mod tests {
         wakeups.hear(&format!("{waits}:7"));
         wakeups.hear(&format!("{other}:8"));
         assert_eq!((wakeups.granted(waits), wakeups.granted(other)), (Fence::new(7), None));
+        assert!(wakeups.is_open(waits) && !wakeups.is_open(other));
         wakeups.close(waits);
         assert_eq!(wakeups.granted(waits), None);
     }

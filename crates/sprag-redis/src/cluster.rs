@@ -9,9 +9,9 @@ use sprag_core::{ErrorKind, Result};
 use crate::config::{Address, Place, RedisConfig};
 use crate::error::{Trouble, error, strange_answer};
 use crate::link::Link;
+use crate::longest::Longest;
 use crate::resp::{FromValue, Refused, Value};
 use crate::script::Call;
-use crate::timers::Timers;
 
 /// How often a request may be sent on to another server.
 const HOPS: usize = 5;
@@ -22,12 +22,12 @@ const HOPS: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     config: RedisConfig,
+    longest: Arc<Longest>,
     /// The server through which the Cluster was found.
     door: Arc<Link>,
     map: Mutex<Map>,
     /// One at a time asks who has what.
     turn: tokio::sync::Mutex<()>,
-    pub(crate) timers: Timers,
 }
 
 #[derive(Debug, Default)]
@@ -58,10 +58,9 @@ enum Sent {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: RedisConfig, door: Arc<Link>) -> Result<Self> {
-        let (map, turn, timers) =
-            (Mutex::default(), tokio::sync::Mutex::default(), Timers::start()?);
-        Ok(Self { config, door, map, turn, timers })
+    pub(crate) fn new(config: RedisConfig, longest: Arc<Longest>, door: Arc<Link>) -> Result<Self> {
+        let (map, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        Ok(Self { config, longest, door, map, turn })
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {
@@ -96,8 +95,12 @@ impl Cluster {
         masters.iter().map(|master| self.link_to(master)).collect()
     }
 
-    /// Asks the server that has a slot.
-    pub(crate) async fn ask_all(&self, slot: u16, calls: Vec<Call>) -> Result<Vec<Value>> {
+    /// Asks the server that has a slot; also tells which one has answered.
+    pub(crate) async fn ask_all(
+        &self,
+        slot: u16,
+        calls: Vec<Call>,
+    ) -> Result<(Vec<Value>, Arc<Link>)> {
         let mut link = self.link_for(slot).await?;
         let mut asking = false;
         for _ in 0..HOPS {
@@ -118,7 +121,7 @@ impl Cluster {
             }
             asking = false;
             match answers.iter().find_map(sent_away) {
-                None => return Ok(answers),
+                None => return Ok((answers, link)),
                 Some(Sent::Ask(address)) => (link, asking) = (self.link_to(&address)?, true),
                 Some(Sent::Moved(address)) => {
                     self.map().wrong = true;
@@ -141,7 +144,7 @@ impl Cluster {
         }
         let mut config = self.config.clone();
         config.place = Place::Cluster(vec![address.clone()]);
-        let link = Arc::new(Link::lazy(config)?);
+        let link = Arc::new(Link::lazy(config, Arc::clone(&self.longest))?);
         Ok(Arc::clone(self.map().links.entry(address.clone()).or_insert(link)))
     }
 

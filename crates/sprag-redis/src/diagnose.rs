@@ -72,13 +72,16 @@ fn findings(info: &Info, server: &Server) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::config::Quarantine;
+    use crate::longest::Longest;
     use sprag_core::diagnosis::Health;
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
     fn what_weakens_the_promise_is_told() {
         let worst = |text: &str| {
-            let server = Server::new(Quarantine::default(), Duration::ZERO);
+            let longest = Arc::new(Longest::new("longest".into(), Duration::ZERO));
+            let server = Server::new("redis", Quarantine::default(), longest);
             findings(&Info::read(text), &server)
                 .into_iter()
                 .map(|finding| finding.health)

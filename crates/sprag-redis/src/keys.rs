@@ -94,6 +94,11 @@ impl Keys {
         format!("{{{}}}:trail", self.prefix)
     }
 
+    /// The longest TTL that anybody uses.
+    pub(crate) fn longest(&self) -> String {
+        format!("{{{}}}:longest", self.prefix)
+    }
+
     /// Where a process is woken.
     pub(crate) fn channel(&self, session: SessionId) -> String {
         format!("{{{}}}:wake:{session}", self.prefix)

@@ -8,7 +8,6 @@ use sprag_core::{LockName, Operation, Result};
 use crate::link::Link;
 use crate::script::Call;
 use crate::store::RedisStore;
-use crate::way::Way;
 
 /// How many keys a server looks at in one step.
 const STEP: &str = "1000";
@@ -21,7 +20,7 @@ pub(crate) async fn page(
     after: Option<&LockName>,
     count: usize,
 ) -> Result<Vec<LockName>> {
-    if let Way::Many(_) = store.way {
+    if store.way.is_cluster() {
         let mut names = search(store, Operation::List, &listing.prefix).await?;
         names.retain(|name| after.is_none_or(|after| name > after));
         names.truncate(count);

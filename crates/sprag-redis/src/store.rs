@@ -14,13 +14,13 @@ use sprag_core::entropy::OsEntropy;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::store::{
-    Attempt, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
-    Renewal, Renewed, Request, renewal_limit,
+    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
+    Renewed, Request, renewal_limit,
 };
 use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{
-    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Operation, Result,
-    SessionId, Store,
+    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Loss, Mode, Operation,
+    Result, SessionId, Store,
 };
 use tokio::sync::oneshot;
 
@@ -28,7 +28,8 @@ use crate::config::{Place, RedisConfig};
 use crate::error::{STORE, error, strange_answer};
 use crate::hello::Info;
 use crate::keys::Keys;
-use crate::link::{Dialer, Ear, Heard};
+use crate::link::{Dialer, Ear, Heard, Link};
+use crate::longest::Longest;
 use crate::resp::Value;
 use crate::script::{Call, Script};
 use crate::way::Way;
@@ -53,14 +54,15 @@ const RENEWED_AT_ONCE: usize = 8 << 10;
 #[derive(Debug)]
 pub struct RedisStore {
     capability: Capability,
-    pub(crate) way: Way,
+    pub(crate) way: Arc<Way>,
+    longest: Arc<Longest>,
     pub(crate) keys: Keys,
     min_replicas: u32,
     /// How long replicas may take to confirm.
     patience: Duration,
     session: SessionId,
     channel: String,
-    wakeups: Arc<Wakeups>,
+    pub(crate) wakeups: Arc<Wakeups>,
     dialer: Dialer,
     ear: Ear,
 }
@@ -99,16 +101,30 @@ impl RedisStore {
     }
 
     /// Runs a command on the server.
-    async fn run(
+    pub(crate) async fn run(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        command: Command,
+    ) -> Result<Answer> {
+        self.run_at(operation, name, command).await.map(|(answer, _)| answer)
+    }
+
+    /// Runs a command, and tells on which server.
+    pub(crate) async fn run_at(
         &self,
         operation: Operation,
         name: &LockName,
         mut command: Command,
-    ) -> Result<Answer> {
+    ) -> Result<(Answer, Arc<Link>)> {
         let keys = self.keys.of(name)?;
         let plain = keys[0].clone();
-        let link = self.way.link_for(&plain).await.map_err(|e| e.during(operation).on(name))?;
+        let link = self.link_to(operation, name, &plain).await?;
         let granting = granting(&command);
+        if let Some(ttl_ms) = ttl_of(&command) {
+            // Also if there will be no answer.
+            self.longest.uses(Duration::from_millis(ttl_ms));
+        }
         if let Command::Acquire(acquire) = &mut command {
             // One that lay in a buffer until its caller gave up must not take the lock.
             acquire.not_after_ms = link.not_after_ms();
@@ -129,30 +145,25 @@ impl RedisStore {
         }
         let sent = BootClock.now();
         let asked = async {
-            let mut answers = self.way.ask_all(&plain, calls).await?;
+            let (mut answers, link) = self.way.ask_all(&plain, calls).await?;
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
             if let (Command::Renew { .. }, Some(damage)) = (&command, damage(&answer)) {
                 // Nobody gets such a lock, but that this lease still has it cannot be said either.
                 tracing::error!(target: "sprag::redis", lock = %name, damage, "a lock is lost");
-                return Ok((lost_by_damage(), None));
+                return Ok((lost_by_damage(), None, link));
             }
             let answer = self.way.understand::<String>(answer)?;
             if let Some(message) = wire::handed_over(&answer) {
                 self.wakeups.hear(message);
                 step_aside().await;
             }
-            Ok((wire::read(&command, &answer).map_err(strange_answer)?, confirmed))
+            Ok((wire::read(&command, &answer).map_err(strange_answer)?, confirmed, link))
         };
-        let (answer, confirmed) =
+        let (answer, confirmed, link) =
             asked.await.map_err(|error: Error| error.during(operation).on(name).at(STORE))?;
         if answer.now_us > 0 {
             link.learn(answer.now_us / 1000, sent);
-        }
-        if let (Some(ttl_ms), Outcome::Granted(_) | Outcome::Queued { .. }) =
-            (ttl_of(&command), &answer.outcome)
-        {
-            link.server.uses(Duration::from_millis(ttl_ms));
         }
         if let (Some(confirmed), Outcome::Granted(_)) = (confirmed, &answer.outcome) {
             let count = self.way.understand::<u64>(confirmed)?;
@@ -166,22 +177,30 @@ impl RedisStore {
                 return Err(error(ErrorKind::Unavailable, message).during(operation).on(name));
             }
         }
-        Ok(answer)
+        Ok((answer, link))
     }
 
     async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
         let command = Command::renew(renewal, self.session);
-        let answer = self.run(Operation::Renew, &renewal.name, command).await?;
-        Ok(answer.outcome.into_renewed(&answer.record, renewal))
+        let (answer, link) = self.run_at(Operation::Renew, &renewal.name, command).await?;
+        let renewed = answer.outcome.into_renewed(&answer.record, renewal);
+        match renewed {
+            Renewed::Held(grant) if link.server.may_grant().is_err() => {
+                self.renewed_in_quarantine(renewal, grant).await
+            }
+            renewed => Ok(renewed),
+        }
     }
 
-    /// Fails while the server may have forgotten who holds what.
-    async fn may_grant(&self, name: &LockName) -> Result<()> {
-        let may = async {
-            let link = self.way.link_for(&self.keys.plain(name)).await?;
-            Ok(link.server.may_grant()?)
-        };
-        may.await.map_err(|error: Error| error.during(Operation::Acquire).on(name).at(STORE))
+    /// The server that has the key of a lock.
+    pub(crate) async fn link_to(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        plain: &str,
+    ) -> Result<Arc<Link>> {
+        let link = self.way.link_for(plain).await;
+        link.map_err(|error| error.during(operation).on(name).at(STORE))
     }
 
     fn lock_call(&self, keys: Vec<String>, name: &LockName, command: &Command) -> Call {
@@ -258,6 +277,7 @@ fn ended() -> sprag_core::Error {
 struct Start {
     config: RedisConfig,
     way: Way,
+    longest: Arc<Longest>,
     dialer: Dialer,
     ear: Ear,
     keys: Keys,
@@ -272,21 +292,25 @@ impl Start {
         let keys = Keys::new(config.prefix.clone(), matches!(config.place, Place::Cluster(_)));
         let dialer = Dialer::new(&config);
         let ear = Ear::new().map_err(|e| ended().caused_by(e))?;
-        let way = Way::start(config.clone(), opened)?;
-        Ok(Self { config, way, dialer, ear, keys })
+        let longest = Arc::new(Longest::new(keys.longest(), config.longest_ttl));
+        let way = Way::start(config.clone(), &longest, opened)?;
+        Ok(Self { config, way, longest, dialer, ear, keys })
     }
 
     fn finish(self, opened: Result<Info>) -> Result<RedisStore> {
         let mut capability = RedisStore::ability();
-        let Self { config, way, dialer, ear, keys } = self;
+        let Self { config, way, longest, dialer, ear, keys } = self;
         // Where another server may take over, it may have missed the last writes.
         if opened?.has_log() && matches!(config.place, Place::Server(_)) {
             capability.level = Level::LeaseExclusive;
         }
-        let session = SessionId::random(&OsEntropy);
+        let (session, way) = (SessionId::random(&OsEntropy), Arc::new(way));
+        let (known, weak) = (Arc::clone(&longest), Arc::downgrade(&way));
+        way.run(async move { known.keep_known(weak).await });
         Ok(RedisStore {
             capability,
             way,
+            longest,
             channel: keys.channel(session),
             keys,
             min_replicas: config.min_replicas,
@@ -306,10 +330,10 @@ impl Store for RedisStore {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
-        if let Err(closed) = self.may_grant(&request.name).await {
-            // Who waits waits for this as well.
-            let waits = request.queue && closed.is_busy();
-            return if waits { Ok(Attempt::Held(Contention::default())) } else { Err(closed) };
+        let plain = self.keys.plain(&request.name);
+        let link = self.link_to(Operation::Acquire, &request.name, &plain).await?;
+        if let Err(closed) = link.server.may_grant() {
+            return self.acquire_in_quarantine(request, closed).await;
         }
         if request.queue {
             // Whoever handed the lock over has told its fence. If replicas have to confirm it, they
@@ -325,7 +349,11 @@ impl Store for RedisStore {
             self.wakeups.open(request.lease);
         }
         let command = Command::acquire(request, self.session);
-        let answer = self.run(Operation::Acquire, &request.name, command).await?;
+        let (answer, link) = self.run_at(Operation::Acquire, &request.name, command).await?;
+        // It may be another server than was asked first, or be known better by now.
+        if let (Outcome::Granted(_), Err(closed)) = (&answer.outcome, link.server.may_grant()) {
+            return self.acquire_in_quarantine(request, closed).await;
+        }
         self.heed(request.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
@@ -359,8 +387,18 @@ impl Store for RedisStore {
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.wakeups.mailboxes.open(conversion.lease);
+        let plain = self.keys.plain(&conversion.name);
+        let link = self.link_to(Operation::Convert, &conversion.name, &plain).await?;
+        if let (Mode::Exclusive, Err(closed)) = (conversion.to, link.server.may_grant()) {
+            return self.upgrade_in_quarantine(conversion, None, closed).await;
+        }
         let command = Command::convert(conversion);
-        let answer = self.run(Operation::Convert, &conversion.name, command).await?;
+        let (answer, link) = self.run_at(Operation::Convert, &conversion.name, command).await?;
+        if let (Mode::Exclusive, Outcome::Granted(grant), Err(closed)) =
+            (conversion.to, &answer.outcome, link.server.may_grant())
+        {
+            return self.upgrade_in_quarantine(conversion, Some(*grant), closed).await;
+        }
         self.heed(conversion.lease, &answer.outcome);
         let context = answer.context(self.capability.max_waiters);
         answer.outcome.into_converted(conversion, &context).map_err(|error| error.at(STORE))

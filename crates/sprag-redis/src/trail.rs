@@ -10,7 +10,6 @@ use crate::error::strange_answer;
 use crate::names;
 use crate::script::{Call, Script};
 use crate::store::RedisStore;
-use crate::way::Way;
 
 /// How many entries are fetched at once.
 const CHUNK: usize = 1000;
@@ -134,10 +133,10 @@ pub(crate) async fn note(store: &RedisStore, entries: &[AuditEntry]) -> Result<(
 /// What the query asks for, oldest first.
 pub(crate) async fn read(store: &RedisStore, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
     let mut trails = vec![store.keys.trail()];
-    match (&query.name, &store.way) {
-        (_, Way::One(_)) => {}
-        (Some(name), Way::Many(_)) => trails.extend(store.keys.trail_of(name)),
-        (None, Way::Many(_)) => {
+    match &query.name {
+        _ if !store.way.is_cluster() => {}
+        Some(name) => trails.extend(store.keys.trail_of(name)),
+        None => {
             let names = names::search(store, Operation::Audit, "").await?;
             trails.extend(names.iter().filter_map(|name| store.keys.trail_of(name)));
         }

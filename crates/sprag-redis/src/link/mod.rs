@@ -33,9 +33,10 @@ pub(crate) use ear::{Ear, Heard};
 pub(crate) use server::Server;
 pub(crate) use vigil::Vigil;
 
-use crate::config::{Place, RedisConfig};
-use crate::error::{Trouble, strange_answer};
+use crate::config::{Place, Quarantine, RedisConfig};
+use crate::error::{STORE, Trouble, strange_answer};
 use crate::hello::{FSYNC, Info};
+use crate::longest::Longest;
 use crate::resp::{FromValue, Value};
 use crate::script::{ALL, Call};
 use clerk::{Clerk, no_thread};
@@ -67,26 +68,32 @@ impl Link {
     /// Starts the thread and connects; `opened` is told how that went.
     pub(crate) fn start(
         config: RedisConfig,
+        longest: Arc<Longest>,
         opened: impl FnOnce(Result<Info>) + Send + 'static,
     ) -> Result<Self> {
-        Self::new(config, Some(Box::new(opened)))
+        let server = Server::new(STORE, config.quarantine, longest);
+        Self::new(config, server, Some(Box::new(opened)))
     }
 
     /// Starts the thread; it connects when something is asked.
-    pub(crate) fn lazy(config: RedisConfig) -> Result<Self> {
-        Self::new(config, None)
+    pub(crate) fn lazy(config: RedisConfig, longest: Arc<Longest>) -> Result<Self> {
+        let server = Server::new(STORE, config.quarantine, longest);
+        Self::new(config, server, None)
     }
 
-    /// One of several that are asked together. It connects when something is asked.
-    pub(crate) fn in_company(config: RedisConfig) -> Result<Self> {
-        let mut link = Self::new(config, None)?;
+    /// One of several of `store` that are asked together. It connects when something is asked.
+    /// Whether one of them may have forgotten its locks is not decided here.
+    pub(crate) fn in_company(config: RedisConfig, store: &'static str) -> Result<Self> {
+        let longest = Longest::new(String::new(), config.longest_ttl);
+        let server = Server::new(store, Quarantine::Never, Arc::new(longest));
+        let mut link = Self::new(config, server, None)?;
         link.in_company = true;
         Ok(link)
     }
 
-    fn new(config: RedisConfig, opened: Option<Opened>) -> Result<Self> {
+    fn new(config: RedisConfig, server: Server, opened: Option<Opened>) -> Result<Self> {
         let shared = Arc::new(Shared::new().map_err(|e| no_thread(&e))?);
-        let server = Arc::new(Server::new(config.quarantine, config.longest_ttl));
+        let server = Arc::new(server);
         let (digests, timeout) = (Arc::default(), config.timeout);
         let follows = matches!(config.place, Place::Sentinel { .. });
         let dialer = Dialer::new(&config);
@@ -218,12 +225,13 @@ impl Greeter {
         let (seconds, micros) =
             answers.next().and_then(<(u64, u64)>::from_value).ok_or_else(strange)?;
         let mut info = Info::read(&info);
-        if info.writes_log() {
-            // A server that does not tell is not believed.
-            let asked = line.exchange(&[FSYNC.to_vec()], until);
-            let asked = asked.map_err(|e| Trouble::io(&address, &e))?;
-            asked.into_iter().for_each(|answer| info.learn_fsync(answer));
-        }
+        // A server that does not tell is not believed. In a Cluster another one has the second
+        // answer, and is asked for it later.
+        let asks = [FSYNC.to_vec(), self.server.longest.question().to_vec()];
+        let asked = line.exchange(&asks, until).map_err(|e| Trouble::io(&address, &e))?;
+        let mut answers = asked.into_iter();
+        answers.next().into_iter().for_each(|answer| info.learn_fsync(answer));
+        self.server.longest.learn(answers.next().and_then(String::from_value).as_deref());
         info.check(&self.config, &address)?;
         self.server.meet(&info)?;
         self.server.learn_time(seconds * 1000 + micros / 1000, sent);

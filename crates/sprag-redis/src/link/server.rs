@@ -1,7 +1,6 @@
 //! [`Server`]: what is known about the server on the other end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sprag_core::ErrorKind;
@@ -10,6 +9,7 @@ use sprag_core::clock::{BootClock, Clock, Moment};
 use crate::config::Quarantine;
 use crate::error::Trouble;
 use crate::hello::Info;
+use crate::longest::Longest;
 
 /// Clocks that part by more than that have jumped.
 const JUMP_MS: i64 = 500;
@@ -17,9 +17,10 @@ const JUMP_MS: i64 = 500;
 /// What is known about the server on the other end.
 #[derive(Debug)]
 pub(crate) struct Server {
+    /// The name of the store in metrics.
+    store: &'static str,
     quarantine: Quarantine,
-    /// The longest TTL that anybody is known to use, in milliseconds.
-    longest_ttl: AtomicU64,
+    pub(crate) longest: Arc<Longest>,
     known: Mutex<Known>,
 }
 
@@ -32,23 +33,18 @@ struct Known {
     skew: Option<(i64, i64)>,
     /// The last jump of its clock, in milliseconds.
     jump: Option<i64>,
-    /// No lock is granted before.
-    closed_until: Option<Moment>,
+    /// It started then, or earlier, and may have forgotten its locks. None is granted until the
+    /// longest of them has ended; how long that is may be learnt meanwhile.
+    forgot: Option<Moment>,
 }
 
 impl Server {
-    pub(crate) fn new(quarantine: Quarantine, longest_ttl: Duration) -> Self {
-        let longest_ttl = AtomicU64::new(millis(longest_ttl));
-        Self { quarantine, longest_ttl, known: Mutex::default() }
+    pub(crate) fn new(store: &'static str, quarantine: Quarantine, longest: Arc<Longest>) -> Self {
+        Self { store, quarantine, longest, known: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Somebody uses this TTL.
-    pub(crate) fn uses(&self, ttl: Duration) {
-        self.longest_ttl.fetch_max(millis(ttl), Ordering::Relaxed);
     }
 
     /// Meets the server, maybe again. Fails once if it may have forgotten who holds what, so that
@@ -61,6 +57,7 @@ impl Server {
             return Ok(());
         }
         known.skew = None;
+        self.longest.forgotten();
         match self.quarantine {
             Quarantine::Never => return Ok(()),
             Quarantine::Witnessed if first => return Ok(()),
@@ -70,8 +67,7 @@ impl Server {
         // begun: one that says 1 may have started just now.
         let begun = info.get("uptime_in_seconds").parse::<u64>().unwrap_or(0);
         let since = Duration::from_secs(begun.saturating_sub(1));
-        let longest = Duration::from_millis(self.longest_ttl.load(Ordering::Relaxed));
-        let left = longest.saturating_sub(since);
+        let left = self.longest.of_anybody().saturating_sub(since);
         let now = BootClock.now();
         // A replica that was up when its master still answered took over what it had.
         let took_over = known.heard.is_some_and(|heard| now.since(heard) < since);
@@ -79,25 +75,24 @@ impl Server {
             return Ok(());
         }
         tracing::warn!(target: "sprag::redis", ?left, "the server was restarted: no locks for now");
-        known.closed_until = Some(now.plus(left));
+        known.forgot = Some(now.minus(since));
         if first { Ok(()) } else { Err(closed(left)) }
     }
 
     /// Fails while the server may have forgotten who holds what.
     pub(crate) fn may_grant(&self) -> Result<(), Trouble> {
-        let mut known = self.lock();
-        let left = known.closed_until.map_or(Duration::ZERO, |until| until.since(BootClock.now()));
-        if left.is_zero() {
-            known.closed_until = None;
-            return Ok(());
-        }
-        Err(closed(left))
+        self.closed_for().map_or(Ok(()), |left| Err(closed(left)))
     }
 
     /// How long no lock will be granted, if so.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
-        let until = self.lock().closed_until?;
-        Some(until.since(BootClock.now())).filter(|left| !left.is_zero())
+        let mut known = self.lock();
+        let until = known.forgot?.plus(self.longest.of_anybody());
+        let left = Some(until.since(BootClock.now())).filter(|left| !left.is_zero());
+        if left.is_none() {
+            known.forgot = None;
+        }
+        left
     }
 
     /// Learns the server's time from an answer to a request that was sent at `sent`.
@@ -114,7 +109,7 @@ impl Server {
         };
         known.jump = Some(jump);
         drop(known);
-        metrics::counter!("sprag_store_clock_jumps_total", "store" => "redis").increment(1);
+        metrics::counter!("sprag_store_clock_jumps_total", "store" => self.store).increment(1);
         tracing::warn!(
             target: "sprag::redis",
             jump_ms = jump,
@@ -148,13 +143,14 @@ fn as_i64(moment: Moment) -> i64 {
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn server(quarantine: Quarantine, longest: u64) -> Server {
+        let longest = Longest::new("longest".into(), Duration::from_secs(longest));
+        Server::new("redis", quarantine, Arc::new(longest))
+    }
 
     fn info(run: &str, uptime: u32, log: u32) -> Info {
         let text = format!("run_id:{run}\nuptime_in_seconds:{uptime}\naof_enabled:{log}\n");
@@ -163,11 +159,11 @@ mod tests {
 
     #[test]
     fn a_restart_is_survived_by_waiting_for_the_longest_ttl() {
-        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        let server = self::server(Quarantine::Witnessed, 30);
         server.meet(&info("a", 0, 0)).unwrap();
         server.meet(&info("a", 1, 0)).unwrap();
         server.may_grant().unwrap();
-        server.uses(Duration::from_secs(60));
+        server.longest.uses(Duration::from_secs(60));
         assert!(server.meet(&info("b", 2, 0)).is_err());
         assert!(server.may_grant().is_err());
         let left = server.closed_for().unwrap();
@@ -178,8 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_ttl_that_is_learnt_meanwhile_counts() {
+        let server = self::server(Quarantine::Witnessed, 30);
+        server.meet(&info("a", 0, 0)).unwrap();
+        assert!(server.meet(&info("b", 10, 0)).is_err());
+        assert!(server.closed_for().unwrap() < Duration::from_secs(22));
+        assert_eq!(server.longest.learn(Some("600000")), 600_000);
+        assert!(server.closed_for().unwrap() > Duration::from_secs(590));
+        assert_eq!(server.longest.learn(None), 0);
+        assert!(server.may_grant().is_err());
+    }
+
+    #[test]
     fn an_old_server_or_one_with_a_log_is_believed() {
-        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        let server = self::server(Quarantine::Witnessed, 30);
         for (run, uptime, log) in [("a", 0, 0), ("b", 31, 0), ("c", 0, 1)] {
             server.meet(&info(run, uptime, log)).unwrap();
             server.may_grant().unwrap();
@@ -188,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_takes_over_has_forgotten_nothing() {
-        let server = Server::new(Quarantine::Witnessed, Duration::from_secs(30));
+        let server = self::server(Quarantine::Witnessed, 30);
         server.meet(&info("a", 9, 0)).unwrap();
         server.learn_time(1_000_000, BootClock.now());
         server.meet(&info("b", 2, 0)).unwrap();
@@ -198,10 +206,10 @@ mod tests {
 
     #[test]
     fn a_first_meeting_counts_only_if_asked_for() {
-        let cautious = Server::new(Quarantine::Always, Duration::from_secs(30));
+        let cautious = server(Quarantine::Always, 30);
         cautious.meet(&info("a", 0, 0)).unwrap();
         assert!(cautious.may_grant().is_err());
-        let careless = Server::new(Quarantine::Never, Duration::from_secs(30));
+        let careless = server(Quarantine::Never, 30);
         careless.meet(&info("a", 0, 0)).unwrap();
         careless.meet(&info("b", 0, 0)).unwrap();
         careless.may_grant().unwrap();
@@ -209,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_clock_is_noticed_and_a_slow_answer_is_not_one() {
-        let server = Server::new(Quarantine::Never, Duration::ZERO);
+        let server = self::server(Quarantine::Never, 0);
         let now = BootClock.now();
         server.learn_time(1_000_000, now);
         server.learn_time(1_000_100, now.minus(Duration::from_secs(3)));

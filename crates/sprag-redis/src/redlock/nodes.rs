@@ -10,7 +10,6 @@ use sprag_core::{Error, ErrorKind, LockName, Operation, Result};
 
 use super::answer::Answer;
 use super::{RedlockConfig, STORE};
-use crate::config::Quarantine;
 use crate::error::error;
 use crate::keys::Keys;
 use crate::link::{Link, Vigil};
@@ -40,8 +39,7 @@ impl Nodes {
     /// Starts a thread for each; they connect when they are asked.
     pub(super) fn start(config: &RedlockConfig) -> Result<Self> {
         // Whether a node votes is decided on the node itself.
-        let nodes = config.nodes.iter().cloned();
-        let links = nodes.map(|node| Link::in_company(node.quarantine(Quarantine::Never)));
+        let links = config.nodes.iter().map(|node| Link::in_company(node.clone(), STORE));
         let links = links.collect::<Result<Vec<_>>>()?;
         let first = &config.nodes[0];
         let (keys, timeout) = (Keys::new(first.prefix.clone(), false), first.timeout);
