@@ -22,8 +22,17 @@ impl RedisCluster {
     ///
     /// If there is no `redis-server`.
     pub async fn start() -> Self {
+        Self::of(&RedisSetup::new().tcp().cluster()).await
+    }
+
+    /// Starts one in which no master is given up, however busy this machine is.
+    pub(super) async fn steady() -> Self {
         let setup = RedisSetup::new().tcp().cluster();
-        let cluster = Self { nodes: RedisServer::several(2 * MASTERS, &setup).await };
+        Self::of(&setup.set("cluster-node-timeout", "60000")).await
+    }
+
+    async fn of(setup: &RedisSetup) -> Self {
+        let cluster = Self { nodes: RedisServer::several(2 * MASTERS, setup).await };
         // By hand: `redis-cli --cluster create` takes seconds longer.
         for (index, node) in cluster.nodes.iter().enumerate() {
             order(node, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]);

@@ -2,7 +2,8 @@
 //!
 //! [`RedisServer`] is one process, and [`RedisSetup`] says which: with a port, with a log, with
 //! TLS, with a password, with a clock that can be shifted, as the replica of another.
-//! [`RedisSentinels`] watch a master and its replicas, and [`RedisCluster`] is one of six nodes.
+//! [`RedisSentinels`] watch a master and its replicas, and [`RedisCluster`] is one of six nodes;
+//! [`SharedCluster`] is one for all tests.
 
 mod certificates;
 mod cluster;
@@ -10,6 +11,7 @@ mod port;
 mod sentinels;
 mod server;
 mod setup;
+mod shared_cluster;
 mod shifted_clock;
 mod talk;
 
@@ -19,5 +21,6 @@ pub use port::free_port;
 pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
 pub use setup::RedisSetup;
+pub use shared_cluster::{SharedCluster, keep_shared_cluster};
 pub use shifted_clock::ShiftedClock;
 pub use talk::Talk;
