@@ -183,3 +183,25 @@ async fn a_clock_that_jumps_back_frees_nothing_and_the_fence_grows() {
     let store = sprag::open(&server.url()).unwrap();
     assert!(look(&store, "report").await.holders.is_empty());
 }
+
+/// F29: the clock jumps back and the holder is gone: its lease lasts for a TTL from when somebody asks
+/// for the lock, and not for an hour more.
+#[tokio::test]
+async fn a_clock_that_jumps_back_keeps_no_lock_of_the_dead() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let clock = ShiftedClock::make();
+    let server = RedisSetup::new().clock(&clock).start().await;
+    let (locks, other) = (Locks::open(&server.url()).unwrap(), Locks::open(&server.url()).unwrap());
+    let shared = |name: &str| locks.lock(name).shared().ttl(SHORT).no_renewal().acquire();
+    let alone = locks.lock("report").ttl(SHORT).no_renewal().acquire().await.unwrap();
+    let readers = [shared("read").await.unwrap(), shared("read").await.unwrap()];
+    clock.behind(Duration::from_secs(3600));
+    let after = within("it ends", other.lock("report").ttl(LONG).acquire()).await.unwrap();
+    assert!(!alone.is_valid(), "two holders");
+    assert!(after.fence() > alone.fence(), "a fence went back");
+    let writer = within("they end", other.lock("read").ttl(LONG).acquire()).await.unwrap();
+    assert!(readers.iter().all(|reader| !reader.is_valid()), "beside readers");
+    writer.release().await.unwrap();
+}
