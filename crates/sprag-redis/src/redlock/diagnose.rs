@@ -64,6 +64,13 @@ fn about(nodes: &Nodes, node: usize, info: &Info) -> Vec<Finding> {
         let text = format!("{address}: locks can be evicted (maxmemory-policy {policy})");
         findings.push(Finding::fail(text).fix("type CONFIG SET maxmemory-policy noeviction"));
     }
+    if let Some(jump) = nodes.link(node).server.jump() {
+        let text = format!("{address}: its clock has jumped by {jump} ms since we connected");
+        findings.push(
+            Finding::warn(text)
+                .fix("let the server's clock be slewed, not stepped (chrony, ntpd -x)"),
+        );
+    }
     if info.get("connected_slaves") != "0" {
         let text = format!("{address}: has replicas; a failover forgets its last votes");
         findings.push(Finding::warn(text).fix("let the nodes of Redlock stand alone"));

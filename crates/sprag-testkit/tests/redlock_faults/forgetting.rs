@@ -210,3 +210,29 @@ async fn to_be_let_in_counts_for_one_life() {
     assert_eq!(scene.nodes[0].ask(&["HGET", MARK, "run"]), "");
     guard.release().await.unwrap();
 }
+
+/// A node that rests has no part in a lease, and notes how long it lasts all the same.
+#[tokio::test]
+async fn a_node_that_rests_notes_how_long_leases_last() {
+    let Some(mut scene) = Scene::new(3).await else { return };
+    scene.options = "&longest_ttl_ms=60000&timeout_ms=300";
+    let locks = scene.locks();
+    let node = &scene.nodes[0];
+    node.ask(&["FLUSHALL"]);
+    eventually("it is let in", async || {
+        locks.lock("report").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
+        !node.ask(&["HGET", MARK, "rest"]).is_empty()
+    })
+    .await;
+    let (long, longer) = (Duration::from_secs(600), Duration::from_secs(1200));
+    let mut guard = locks.lock("other").ttl(long).acquire().await.unwrap();
+    let noted = async |ttl: Duration| {
+        let ttl = ttl.as_millis().to_string();
+        eventually("it is noted", async || node.ask(&["HGET", MARK, "longest"]) == ttl).await;
+    };
+    noted(long).await;
+    guard.extend(longer).await.unwrap();
+    noted(longer).await;
+    assert_eq!(node.ask(&["EXISTS", "sprag:other"]), "0", "it voted");
+    guard.release().await.unwrap();
+}

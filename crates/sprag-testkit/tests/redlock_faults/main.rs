@@ -1,6 +1,7 @@
 //! Redlock with nodes that are down, hang, are slow or forget (F34 of `docs/faults.md`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clocks;
 mod down;
 mod forgetting;
 mod refusals;

@@ -2,12 +2,13 @@
 
 local lease, attempt, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local no = abstention()
+if not no or no[1] == 'rests' then
+  -- Also if it does not count here or comes too late: others may have granted it.
+  note_length(ttl)
+end
 if no then
   return no
-end
--- Also if it comes too late: others may have granted it.
-note_length(ttl)
-if now > tonumber(ARGV[4]) then
+elseif now > tonumber(ARGV[4]) then
   return { 'late', now_us }
 end
 local known = call('HMGET', KEYS[2], 'fence', 'kept', 'over', 'gone')

@@ -57,11 +57,12 @@ elseif what == 'break' then
 end
 
 local no = abstention()
-if no then
-  return no
-elseif what == 'extend' then
+if what == 'extend' and (not no or no[1] == 'rests') then
   -- Also if it is not held here: others may extend it.
   note_length(tonumber(ARGV[3]))
+end
+if no then
+  return no
 end
 -- In its last millisecond a key is still there, although its time is over.
 if not mine or call('PTTL', KEYS[1]) <= 0 then
