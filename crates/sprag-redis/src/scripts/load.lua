@@ -83,9 +83,12 @@ local function read_record()
     return record, call('EXISTS', KEYS[2]) == 1 and 'the record is damaged: it has no numbers' or nil
   elseif numbers == '' then
     return nil, 'the record is damaged: its numbers are missing'
-  elseif string.byte(numbers) ~= FORMAT then
+  elseif string.byte(numbers) > FORMAT then
     return nil, string.format('the record has format %d and this version of sprag reads %d: upgrade '
       .. 'sprag here', string.byte(numbers), FORMAT)
+  elseif string.byte(numbers) < FORMAT then
+    return nil, string.format('the record has format %d, of an older sprag, and this version reads %d: '
+      .. 'when nobody uses the lock, delete the key %s', string.byte(numbers), FORMAT, KEYS[2])
   elseif #numbers < SHORTEST or #numbers ~= SHORTEST + string.byte(numbers, SHORTEST) then
     return nil, 'the record is damaged: it is cut off'
   end
@@ -97,7 +100,8 @@ local function read_record()
   end
   local given_back = #recent / 8 - odd
   for i = place - given_back, place - 1 do
-    record.gone[#record.gone + 1] = { lease = fields[5 + i % 8], loss = '"released"' }
+    local lease = fields[5 + i % 8]
+    record.gone[#record.gone + 1] = lease and { lease = lease, loss = '"released"' } or nil
   end
   local others = fields[4] and cmsgpack.unpack(fields[4]) or {}
   for i = 1, #others, 2 do

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clogged;
+mod damage;
 mod memory;
 mod replies;
 mod trouble;
