@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sprag::{Error, Locks, Loss};
+use sprag::{Error, Locks, Loss, Mode};
 use sprag_testkit::redis_server::{
     Certificates, RedisSentinels, RedisServer, RedisSetup, ShiftedClock,
 };
@@ -73,7 +73,7 @@ async fn a_failover_is_followed_and_fences_grow() {
     // Whether the replica had heard of it is not promised; that its fences are larger is.
     drop(guard);
     let again = async { locks.lock("held").ttl(LONG).acquire().await.unwrap() };
-    assert!(within("it is free some day", again).await.fence().get() >= fence);
+    assert!(within("it is free some day", again).await.fence().get() > fence);
 }
 
 #[tokio::test]
@@ -135,6 +135,37 @@ async fn a_lock_that_too_few_replicas_have_is_given_up() {
     replica.go_on();
     let comes_back = || async { locks.lock("job").ttl(LONG).try_acquire().await.is_ok() };
     eventually("the replica confirms again", comes_back).await;
+}
+
+#[tokio::test]
+async fn what_too_few_replicas_have_heard_of_is_not_believed() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let master = RedisSetup::new().tcp().start().await;
+    let replica = RedisSetup::new().tcp().replica_of(master.port()).start().await;
+    replica.until_linked().await;
+    let url = format!("{}?min_replicas=1&timeout_ms=800", master.url());
+    let locks = Locks::open(&url).unwrap();
+    let mut guard = locks.lock("job").upgradable().ttl(LONG).acquire().await.unwrap();
+    guard.extend(LONG).await.unwrap();
+    replica.stop().await;
+    let until = guard.valid_until();
+    let error = guard.extend(2 * LONG).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert!(guard.is_valid() && guard.valid_until() <= until, "it counts as renewed");
+    let error = guard.try_upgrade().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("0 of the 1 replicas"), "{error}");
+    assert_eq!(guard.mode(), Mode::Upgradable);
+
+    replica.go_on();
+    let confirmed = async {
+        while guard.extend(2 * LONG).await.is_err() {}
+        while !guard.try_upgrade().await.unwrap_or(false) {}
+    };
+    within("the replica confirms again", confirmed).await;
+    assert!(guard.valid_until() > until);
+    assert_eq!(guard.mode(), Mode::Exclusive);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use sprag::store::{Evicted, Eviction};
 use sprag::{
     DistributedLock, Error, LockName, Locks, Loss, RedisDistributedLock, RetryConfig, Strategy,
 };
-use sprag_testkit::redis_server::RedisServer;
+use sprag_testkit::redis_server::{RedisServer, RedisSetup};
 use sprag_testkit::support::{LONG, eventually, request, within};
 
 /// A server, unless its tests were declined.
@@ -158,6 +158,9 @@ async fn a_refusal_says_what_to_do() {
     let node = RedisServer::start(&["--cluster-enabled", "yes"]).await;
     let error = refused(&node.url());
     assert!(error.is_refused() && error.to_string().contains("redis+cluster"), "{error}");
+    let single = RedisSetup::new().tcp().start().await;
+    let error = refused(&single.url().replace("redis://", "redis+cluster://"));
+    assert!(error.is_refused() && error.to_string().contains("write redis://"), "{error}");
 
     let error = refused("redis+unix:///no/such/socket");
     assert!(error.is_unavailable() && error.to_string().contains("/no/such/socket"), "{error}");
@@ -187,6 +190,28 @@ async fn a_lock_is_handed_over_although_memory_is_full() {
     }
     guard.release().await.unwrap();
     assert_eq!(server.ask(&["KEYS", "{sprag:job}:*"]), "{sprag:job}:r");
+}
+
+/// Neither alone nor while others wait.
+#[tokio::test]
+async fn a_lease_is_renewed_although_memory_is_full() {
+    let Some(server) = server(&["--maxmemory", "100mb"]).await else { return };
+    let locks = Locks::open(&server.url()).unwrap();
+    let mut guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let left = || server.ask(&["PTTL", "sprag:job"]).parse::<u128>().unwrap();
+    let mut renewed = async |ttl: Duration| {
+        server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+        guard.extend(ttl).await.unwrap();
+        server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert!(left() > LONG.as_millis(), "it was not renewed");
+    };
+    renewed(2 * LONG).await;
+    let waiting = tokio::spawn(locks.lock("job").ttl(LONG).own_party().acquire());
+    let waits = || async { locks.inspect("job").await.unwrap().waiters.len() == 1 };
+    eventually("it waits", waits).await;
+    renewed(3 * LONG).await;
+    guard.release().await.unwrap();
+    within("handed over", waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// A hand-over is one entry of the trail: who has read its first half finds the second.
@@ -228,6 +253,7 @@ async fn a_server_in_trouble_is_told_apart() {
     server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = locks.lock("other").try_acquire().await.unwrap_err();
     assert!(error.is_store_full() && error.to_string().contains("maxmemory"), "{error}");
+    assert_eq!(server.ask(&["KEYS", "*other*"]), "", "left behind");
     // Who gives back is not refused.
     guard.release().await.unwrap();
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);

@@ -41,6 +41,34 @@ async fn a_slot_that_moves_takes_its_locks_along() {
     locks.lock("job").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
 }
 
+/// F32: while some of a lock's keys are on one node and some on the other, neither can say anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_whose_keys_are_apart_is_granted_to_nobody() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let cluster = RedisCluster::start().await;
+    let locks = Locks::open(&cluster.url()).unwrap();
+    let guard = locks.lock("job").ttl(LONG).acquire().await.unwrap();
+    let slot = cluster.slot("sprag:job");
+    let to = (cluster.owner(slot).unwrap() + 1) % 3;
+    cluster.begin_move(slot, to);
+    for moved in ["sprag:job", "{sprag:job}:t"] {
+        cluster.move_key(moved, to);
+        let error = locks.lock("job").own_party().try_acquire().await.expect_err("granted");
+        assert!(error.is_busy() && error.to_string().contains("moving"), "{error}");
+        let waited = locks.lock("job").own_party().wait(Duration::from_millis(500)).acquire().await;
+        assert!(waited.is_err(), "granted to two");
+    }
+    assert!(guard.is_valid());
+    cluster.move_keys(slot, to);
+    cluster.end_move(slot, to);
+    let released = async { guard.release().await };
+    within("it is released", released).await.unwrap();
+    let next = locks.lock("job").ttl(LONG).acquire();
+    within("it is free", next).await.unwrap().release().await.unwrap();
+}
+
 /// A master that hangs takes its own locks along, and none of those on other masters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_hangs_costs_no_lock_elsewhere() {

@@ -131,11 +131,23 @@ impl RedisCluster {
     pub fn move_keys(&self, slot: u16, to: usize) {
         let from = &self.nodes[self.owner(slot).expect("somebody serves the slot")];
         let keys = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1000"]);
-        for key in keys.lines() {
-            let port = self.nodes[to].port().to_string();
-            let answer = from.ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
-            assert!(answer == "OK" || answer == "NOKEY", "{key:?}: {answer}");
-        }
+        keys.lines().for_each(|key| self.migrate(from, key, to));
+    }
+
+    /// Moves one key of a slot.
+    ///
+    /// # Panics
+    ///
+    /// If nobody serves the slot, or the key cannot be moved.
+    pub fn move_key(&self, key: &str, to: usize) {
+        let from = self.owner(self.slot(key)).expect("somebody serves the slot");
+        self.migrate(&self.nodes[from], key, to);
+    }
+
+    fn migrate(&self, from: &RedisServer, key: &str, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        let answer = from.ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        assert!(answer == "OK" || answer == "NOKEY", "{key:?}: {answer}");
     }
 
     /// Ends the move of a slot: from now on the old node says `MOVED`.
