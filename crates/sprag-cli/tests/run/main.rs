@@ -10,6 +10,7 @@ mod loss;
 mod nested;
 mod once;
 mod races;
+mod redis;
 mod signals;
 mod slots;
 mod support;
