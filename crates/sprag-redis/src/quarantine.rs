@@ -25,7 +25,7 @@ impl RedisStore {
             return Err(told(closed, Operation::Acquire, name));
         }
         // Who waits waits for this as well. Until it has asked the server, there is nothing there.
-        if !self.wakeups.is_open(lease) || !self.take_back(Operation::Acquire, name, lease).await? {
+        if !self.wakeups.is_open(lease) || !self.take_back(name, lease).await? {
             return Ok(Attempt::Held(Contention::default()));
         }
         // It goes on with a new lease.
@@ -34,7 +34,8 @@ impl RedisStore {
 
     /// The answer to a renewal of what the server believes to be held.
     ///
-    /// Who held it before still does. Who waited when it was asked last was granted it since.
+    /// Who held it before still does. Who waited when it asked last was granted it since: it asks
+    /// again, and gives it back then.
     pub(crate) async fn renewed_in_quarantine(
         &self,
         renewal: &Renewal,
@@ -42,8 +43,7 @@ impl RedisStore {
     ) -> Result<Renewed> {
         let (name, lease) = (&renewal.name, renewal.lease);
         if self.wakeups.is_open(lease) {
-            self.take_back(Operation::Renew, name, lease).await?;
-            return Ok(Renewed::Lost(Loss::StateLost));
+            return Ok(Renewed::Unknown);
         }
         if grant.mode != Mode::Exclusive || !self.wakeups.mailboxes.is_open(lease) {
             return Ok(Renewed::Held(grant));
@@ -72,13 +72,8 @@ impl RedisStore {
     }
 
     /// Frees what the server has of a lease; whether it had anything.
-    async fn take_back(
-        &self,
-        operation: Operation,
-        name: &LockName,
-        lease: LeaseId,
-    ) -> Result<bool> {
-        let answer = self.run(operation, name, Command::Release { lease }).await?;
+    async fn take_back(&self, name: &LockName, lease: LeaseId) -> Result<bool> {
+        let answer = self.run(Operation::Acquire, name, Command::Release { lease }).await?;
         self.wakeups.close(lease);
         Ok(answer.outcome != Outcome::Gone(Loss::StateLost))
     }

@@ -5,7 +5,7 @@
 //! when nobody does any more.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -98,7 +98,7 @@ pub async fn keep_shared_cluster() {
     let line = |node: &RedisServer| format!("{} {}\n", node.port(), node.socket().display());
     let nodes: String = cluster.nodes().iter().map(line).collect();
     fs::write(file("nodes"), nodes).expect("a file can be written");
-    println!("ready");
+    writeln!(std::io::stdout(), "ready").expect("whoever started it listens");
     loop {
         tokio::time::sleep(LOOK).await;
         // Only together: so nobody starts what is being ended, and nobody ends what is being started.
@@ -119,6 +119,7 @@ fn running() -> Option<Vec<Node>> {
     nodes.iter().all(Node::answers).then_some(nodes)
 }
 
+#[expect(clippy::zombie_processes, reason = "it is there for others too, and outlives this one")]
 fn launch(keeper: &str) -> Vec<Node> {
     let mut command = Command::new(keeper);
     // A group of its own: who kills the test with its group must leave it alone.
