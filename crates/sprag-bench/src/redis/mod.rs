@@ -59,9 +59,11 @@ What is measured, all of it on one machine over TCP, with redis-server from the 
   compare-and-delete script, *fenced* does the same with a fence in the first script; both are sent
   by hand with the redis crate, and tell nobody who holds the lock. Libraries in other languages run
   in processes of their own.
-- *64 tasks*: each with a lock of its own, all over one client; by hand over one connection.
+- *64 tasks*: each with a lock of its own, all over one client; by hand over one connection. The other
+  libraries that can do this have no fences, and a client for each task.
 - *drain*: 64 tasks of one client want the same lock, each enters once and sleeps 1 ms inside. The
-  ideal is 64 ms. *BLPOP* passes a token in a list from one connection to the next, which is the
+  ideal is 64 ms, or what was really spent inside: timers are late. *64 clients* are as many processes
+  would be, each with connections of its own. *BLPOP* passes a token in a list from one connection to the next, which is the
   least that a fair hand-over can cost.
 - *hand-off*: from the end of one task's section to the begin of the next one's.
 - *closed loop*: the same tasks enter again and again for some seconds.

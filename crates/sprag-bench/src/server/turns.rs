@@ -13,7 +13,7 @@ use crate::stats::percentile;
 use crate::visits::{Account, Round};
 
 /// How long everybody of a crowd stays inside.
-const SECTION: Duration = Duration::from_millis(1);
+pub(crate) const SECTION: Duration = Duration::from_millis(1);
 
 pub(crate) type Crowd = Vec<Box<dyn Locker>>;
 
