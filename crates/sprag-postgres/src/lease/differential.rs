@@ -119,6 +119,8 @@ impl Left {
             holders: self.holders.unwrap_or_default(),
             waiters: self.waiters,
             gone: self.gone.unwrap_or_default(),
+            // Nothing is promised here.
+            heir: None,
         };
         (record, text(self.answers), text(self.events))
     }

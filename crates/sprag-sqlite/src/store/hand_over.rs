@@ -150,7 +150,7 @@ fn an_heir_that_is_faster_writes_the_release_of_the_one_before() {
     // Both of its steps are in the trail, in order.
     let trail = block_on(scene.last.store.audit(&AuditQuery::default())).unwrap();
     let of_heir = trail.iter().filter(|entry| entry.fence == grant.fence);
-    let kinds: Vec<_> = of_heir.map(|entry| entry.kind.clone()).collect();
+    let kinds: Vec<_> = of_heir.map(|entry| entry.kind).collect();
     assert!(matches!(kinds[..], [AuditKind::Acquired, AuditKind::Released]), "{kinds:?}");
 }
 
