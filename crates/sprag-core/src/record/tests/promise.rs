@@ -62,10 +62,10 @@ fn an_heir_does_not_end_with_its_time_because_it_may_be_inside() {
     // It counts its time from its last question, which is no sign of life here.
     let asked = acquire(promised(), 2, 900).record;
     let record = renew(asked, 1, 900).record;
-    let record = reap(record, 1 + TTL, &[]);
+    let record = reap(record, 2 + TTL, &[]);
     assert_eq!(waiters(&record), [2], "who was promised nothing is dropped");
-    let record = acquire(record, 4, 1 + TTL).record;
-    assert_eq!(holders(&release(record, 1, 2 + TTL).record), [2]);
+    let record = acquire(record, 4, 2 + TTL).record;
+    assert_eq!(holders(&release(record, 1, 3 + TTL).record), [2]);
 }
 
 #[test]
