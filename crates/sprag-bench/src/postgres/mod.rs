@@ -5,6 +5,7 @@ mod advisory;
 mod crowd;
 mod hand;
 mod held;
+mod own;
 mod uncontended;
 
 use std::path::Path;
@@ -67,9 +68,10 @@ What is measured, all of it on one machine over TCP, with the PostgreSQL of the 
 comes: commits wait for the disk.
 
 - *uncontended*: one task acquires and releases one lock, over and over. *sqlx* is its
-  `PgAdvisoryLock` on one connection, which tells nobody who holds the lock and has no fence. *By
-  hand* is one upsert with a fence that is on the disk before it is answered, and one update that is
-  not, as prepared statements.
+  `PgAdvisoryLock` on one connection, which tells nobody who holds the lock and has no fence. *The
+  same statements* are those of our leases, with the trail and all they keep about a holder, sent with
+  tokio-postgres. The *bare* ones are one upsert with a fence that is on the disk before it is
+  answered, and one update that is not; they write no trail and know no queue.
 - *drain*: 64 tasks of one client want the same lock, each enters once and sleeps 1 ms inside. The
   ideal is the time that somebody was inside. *pg_advisory_lock* blocks, on a connection for each task.
   *A hand-over by hand* is a queue in a table: one statement takes the lock or a place in the queue,

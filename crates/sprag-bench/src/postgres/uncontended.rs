@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::Place;
 use super::advisory::{Blocking, Sqlx};
 use super::hand::ByHand;
+use super::own::OwnStatements;
 use crate::options::Options;
 use crate::report::{Goal, Row, progress};
 use crate::server::locker::Locker;
@@ -15,11 +16,12 @@ const LOCK: &str = "bench:uncontended";
 
 pub(crate) async fn measure(place: &Place, options: &Options) -> Result<Vec<Row>> {
     let plain = place.plain();
-    let mut sides: [Box<dyn Locker>; 5] = [
+    let mut sides: [Box<dyn Locker>; 6] = [
         Box::new(Subject::open(&place.with_mode("advisory"))?),
         Box::new(Sqlx::new(&plain).await?),
         Box::new(Blocking::new(&plain).await?),
         Box::new(Subject::open(&place.with_mode("lease"))?),
+        Box::new(OwnStatements::new(&plain).await?),
         Box::new(ByHand::new(&plain).await?),
     ];
     let mut figures = vec![Vec::new(); sides.len()];
@@ -34,13 +36,16 @@ pub(crate) async fn measure(place: &Place, options: &Options) -> Result<Vec<Row>
         progress(&format!("uncontended: pair {pair} of {}", options.pairs));
     }
     let goal = Some(Goal::AtLeast(0.9));
-    let [advisory, sqlx, blocking, lease, by_hand] = &figures[..] else { return Ok(Vec::new()) };
+    let [advisory, sqlx, blocking, lease, same, bare] = &figures[..] else {
+        anyhow::bail!("a side is missing");
+    };
     let row = |kind, ours: &[f64], theirs, goal| {
         Row::pairs(&format!("{kind}, acquire + release, cycles/s"), ours, theirs, goal)
     };
     Ok(vec![
         row("advisory", advisory, ("sqlx", sqlx), goal),
         row("advisory", advisory, ("pg_advisory_lock by hand", blocking), None),
-        row("lease", lease, ("upsert and update by hand", by_hand), goal),
+        row("lease", lease, ("the same statements by hand", same), goal),
+        row("lease", lease, ("a bare upsert and update by hand", bare), None),
     ])
 }
