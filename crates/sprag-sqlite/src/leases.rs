@@ -39,8 +39,6 @@ pub(crate) struct Tenure {
     pub(crate) predecessor: Option<LeaseId>,
     /// Whom it will let in.
     pub(crate) heir: Option<Heir>,
-    /// Whether it lets in nobody by itself, whatever it hears.
-    barred: bool,
 }
 
 impl Leases {
@@ -60,11 +58,12 @@ impl Leases {
             Message::Told { lease, grant, heir } => {
                 if let Some(awaited) = self.awaited.get_mut(&lease) {
                     awaited.grant = grant.map(|fence| Grant { fence, baton: None, heir });
+                } else if grant.is_none() {
+                    // It is lost, and has nothing to pass on.
+                    self.held.remove(&lease);
                 } else if let Some(tenure) = self.held.get_mut(&lease) {
-                    // What it was let in by is written; or it is lost, and has nothing to pass on.
-                    let written = grant.is_some();
-                    tenure.predecessor = tenure.predecessor.filter(|_| !written);
-                    tenure.heir = heir.filter(|_| written && !tenure.barred);
+                    // What it was let in by is written.
+                    *tenure = Tenure { predecessor: None, heir };
                 }
             }
             Message::Baton { lease, fence, from, mark } => {
@@ -91,7 +90,7 @@ impl Leases {
         }
         self.awaited.remove(&lease);
         let predecessor = baton.map(|(from, _)| from);
-        self.held.insert(lease, Tenure { predecessor, heir, barred: false });
+        self.held.insert(lease, Tenure { predecessor, heir });
         Some(fence)
     }
 
@@ -112,19 +111,12 @@ impl Leases {
         }
     }
 
-    /// From now on `lease` lets in nobody by itself: what it holds is about to change.
-    pub(crate) fn disinherit(&mut self, lease: LeaseId) {
-        if let Some(tenure) = self.held.get_mut(&lease) {
-            (tenure.heir, tenure.barred) = (None, true);
-        }
-    }
-
     /// Forgets that `lease` waits.
     pub(crate) fn forget(&mut self, lease: LeaseId) {
         self.awaited.remove(&lease);
     }
 
-    /// Forgets that `lease` holds.
+    /// Forgets that `lease` holds: from now on it lets in nobody by itself, whatever is heard.
     pub(crate) fn leave(&mut self, lease: LeaseId) -> Tenure {
         self.held.remove(&lease).unwrap_or_default()
     }
@@ -192,7 +184,7 @@ mod tests {
             assert_eq!(leases.enter(lease(1), mark), Some(fence(7)));
             leases.hear(told(Some(heir())));
             leases.hear(baton());
-            let Tenure { predecessor, heir: found, .. } = leases.leave(lease(1));
+            let Tenure { predecessor, heir: found } = leases.leave(lease(1));
             assert_eq!((predecessor, found), (None, Some(heir())), "early: {early}");
         }
     }
@@ -211,7 +203,7 @@ mod tests {
         let mut leases = waiting();
         leases.hear(told(Some(heir())));
         assert!(leases.enter(lease(1), || Some(MARK)).is_some());
-        leases.disinherit(lease(1));
+        leases.leave(lease(1));
         leases.hear(told(Some(heir())));
         assert_eq!(leases.leave(lease(1)).heir, None, "not even if it hears of one later");
     }

@@ -242,7 +242,7 @@ impl Store for SqliteStore {
         // A forked child must not let anybody in on behalf of its parent.
         self.inner.check_process().map_err(|error| error.during(Operation::Release).on(name))?;
         let wakeups = &self.inner.shared.wakeups;
-        let Tenure { predecessor, heir, .. } = wakeups.pass_on(lease);
+        let Tenure { predecessor, heir } = wakeups.pass_on(lease);
         wakeups.unwatch(lease);
         let ended = predecessor.into_iter().chain([lease]);
         let commands = ended.map(|lease| (name.clone(), Command::Release { lease })).collect();

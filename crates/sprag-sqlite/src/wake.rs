@@ -168,8 +168,8 @@ impl Wakeups {
     }
 
     /// From now on `lease` lets in nobody by itself.
-    pub(crate) fn disinherit(&self, lease: LeaseId) {
-        self.hub.leases().disinherit(lease);
+    pub(crate) fn leave(&self, lease: LeaseId) {
+        self.hub.leases().leave(lease);
     }
 
     /// Lets in the heir of `lease`, which gives its lock back; returns what is known about it.

@@ -63,13 +63,13 @@ impl SqliteStore {
     ) -> Result<()> {
         self.inner.check_process()?;
         let wakeups = &self.inner.shared.wakeups;
-        if changes {
-            wakeups.disinherit(lease);
-        }
         if let Some(predecessor) = wakeups.predecessor_of(lease) {
             let command = Command::Release { lease: predecessor };
             self.run_one(Operation::Release, name, command).await?;
             wakeups.confirm(lease);
+        }
+        if changes {
+            wakeups.leave(lease);
         }
         Ok(())
     }

@@ -155,6 +155,18 @@ fn an_heir_that_is_faster_writes_the_release_of_the_one_before() {
 }
 
 #[test]
+fn who_gives_its_lease_away_lets_nobody_in() {
+    let scene = Scene::new();
+    let Request { name, lease, ttl, .. } = scene.holder.request.clone();
+    let renewal = Renewal { name, lease, ttl, bind: Bind::Detach };
+    let renewed = block_on(scene.holder.store.renew(&[renewal])).unwrap().remove(0);
+    assert!(matches!(renewed, Renewed::Held(_)));
+    let tenure = scene.holder.store.inner.shared.wakeups.pass_on(lease);
+    assert_eq!(tenure.heir, None, "whoever has the ticket decides when it ends");
+    scene.heir.waits();
+}
+
+#[test]
 fn an_heir_can_renew_and_convert_what_is_not_written_yet() {
     let (scene, grant) = Scene::new().passed_on();
     assert_eq!(scene.heir.renew(), Renewed::Held(grant));
