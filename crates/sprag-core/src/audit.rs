@@ -12,6 +12,7 @@ use crate::id::LeaseId;
 use crate::loss::Loss;
 use crate::mode::Mode;
 use crate::name::LockName;
+use crate::record::form::json_of;
 use crate::record::{Applied, Corrupt, Event, EventKind};
 
 /// How many entries a store keeps at most; the oldest go first.
@@ -102,7 +103,7 @@ impl AuditEntry {
 
     /// Writes the entry as JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("an entry is always writable as JSON")
+        json_of(self).expect("an entry is always writable as JSON")
     }
 
     /// Reads an entry back.

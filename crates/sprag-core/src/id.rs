@@ -77,6 +77,13 @@ id! {
     LeaseId, "lease id"
 }
 
+impl LeaseId {
+    /// Its digits, without a text on the heap.
+    pub(crate) fn with_digits<T>(self, with: impl FnOnce(&str) -> T) -> T {
+        digits::write(self.0, with)
+    }
+}
+
 id! {
     /// One process's presence in a store. When the store knows the process to be gone, all
     /// that the session held or waited for is free.

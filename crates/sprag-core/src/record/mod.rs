@@ -17,7 +17,7 @@
 mod apply;
 mod bridge;
 mod command;
-mod form;
+pub(crate) mod form;
 #[cfg(test)]
 mod tests;
 pub mod wire;
