@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::mem::take;
 
 use sprag_core::LockName;
 use sprag_core::record::Record;
@@ -16,14 +17,23 @@ const MAX_RECORDS: usize = 256;
 const MAX_TEXT: usize = 4096;
 
 /// A record as this connection wrote or read it last.
-#[derive(Clone, Debug)]
-pub(crate) struct Cached {
+#[derive(Debug)]
+struct Cached {
+    version: i64,
+    /// Empty while somebody has taken it out.
+    text: String,
+    record: Record,
+    /// Whether nobody else wrote it between our last two looks. If somebody did, it is likely to
+    /// be so again, and a try with the remembered record would only cost time.
+    likely_current: bool,
+}
+
+/// A record that was taken out.
+#[derive(Debug)]
+pub(crate) struct Taken {
     pub(crate) version: i64,
     pub(crate) text: String,
     pub(crate) record: Record,
-    /// Whether nobody else wrote it between our last two looks. If somebody did, it is likely to
-    /// be so again, and a try with the remembered record would only cost time.
-    pub(crate) likely_current: bool,
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +58,20 @@ impl Cache {
         ids.insert(name.as_str().to_owned(), id);
     }
 
-    /// The record, if it is worth trying to write without reading.
-    pub(crate) fn likely_current(&self, name: &LockName) -> Option<Cached> {
-        self.records.borrow().get(name.as_str()).filter(|cached| cached.likely_current).cloned()
+    /// Takes out the record, if it is worth trying to write without reading, and `fits`. Until it is
+    /// remembered again nothing is known about the lock.
+    pub(crate) fn take(
+        &self,
+        name: &LockName,
+        fits: impl FnOnce(&Record) -> bool,
+    ) -> Option<Taken> {
+        let mut records = self.records.borrow_mut();
+        let cached = records.get_mut(name.as_str()).filter(|cached| cached.likely_current)?;
+        if cached.text.is_empty() || !fits(&cached.record) {
+            return None;
+        }
+        let (text, record) = (take(&mut cached.text), take(&mut cached.record));
+        Some(Taken { version: cached.version, text, record })
     }
 
     /// The record with exactly this text, which need not be parsed again.
@@ -65,17 +86,17 @@ impl Cache {
     /// the comparison finds out.
     pub(crate) fn remember(&self, name: &LockName, version: i64, text: String, record: Record) {
         let mut records = self.records.borrow_mut();
-        let known = records.get(name.as_str());
-        let likely_current = known.is_none_or(|cached| cached.likely_current);
         if text.len() > MAX_TEXT {
             records.remove(name.as_str());
-            return;
+        } else if let Some(cached) = records.get_mut(name.as_str()) {
+            *cached = Cached { version, text, record, likely_current: cached.likely_current };
+        } else {
+            if records.len() >= MAX_RECORDS {
+                records.clear();
+            }
+            let cached = Cached { version, text, record, likely_current: true };
+            records.insert(name.as_str().to_owned(), cached);
         }
-        if known.is_none() && records.len() >= MAX_RECORDS {
-            records.clear();
-        }
-        let cached = Cached { version, text, record, likely_current };
-        records.insert(name.as_str().to_owned(), cached);
     }
 
     /// Forgets a record: it has a queue, which is not remembered.

@@ -13,6 +13,7 @@ use sprag_core::record::{
 use sprag_core::{Fence, LeaseId, LockName, Loss, Result, SessionId};
 
 use crate::baton::{ForceCount, Heir};
+use crate::cache::Taken;
 use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
@@ -178,16 +179,17 @@ impl Shared {
     /// Tries to decide from the remembered record, with one statement instead of four.
     fn attempt_from_memory(&self, database: &Database, work: &Work) -> Result<Option<Applied>> {
         let [(name, command)] = &work.commands[..] else { return Ok(None) };
-        let Some(cached) = database.cache.likely_current(name) else { return Ok(None) };
-        if !self.concerns(&cached.record, command) {
-            return Ok(None);
-        }
-        let record = cached.record.clone();
-        let applied = self.with_context(|context| apply(record, command, context));
+        let taken = database.cache.take(name, |record| self.concerns(record, command));
+        let Some(Taken { version, text, record }) = taken else { return Ok(None) };
+        let mut applied = self.with_context(|context| apply(record, command, context));
         // An answer without a write would be an answer from memory only, and a queue is written
         // in more than one statement.
-        let writable = applied.changed && applied.record.waiters.is_empty();
-        let written = writable && database.replace(name, &cached, &applied.record)?;
+        if !applied.changed {
+            database.cache.remember(name, version, text, applied.record);
+            return Ok(None);
+        }
+        let written = applied.record.waiters.is_empty()
+            && database.replace(name, (version, &text), &mut applied.record)?;
         Ok(written.then_some(applied))
     }
 

@@ -4,7 +4,6 @@ use rusqlite::params;
 use sprag_core::record::Record;
 use sprag_core::{Error, LockName, Result};
 
-use crate::cache::Cached;
 use crate::database::{Database, HIGH_WATER};
 use crate::error::corrupt;
 use crate::queue::{LockRow, Reach, Window};
@@ -157,15 +156,21 @@ impl Database {
     /// Writes a record without waiters over the remembered one, unless the row has changed since.
     /// One statement, so one atomic step: comparing the whole text, no other record is mistaken
     /// for it, and its queue is still empty, as any waiter would have changed the version.
-    pub(crate) fn replace(&self, name: &LockName, old: &Cached, new: &Record) -> Result<bool> {
-        let mut new = new.clone();
-        let row = self.row(name, &mut new, &Window::default())?;
-        let query = "UPDATE lock SET version = ?2, waiting = ?3, held = ?4, record = ?5 \
-                     WHERE name = ?1 AND version = ?6 AND record = ?7";
-        let values =
-            params![row.name, row.version, row.waiting, row.held, row.text, old.version, old.text];
+    pub(crate) fn replace(
+        &self,
+        name: &LockName,
+        (version, text): (i64, &str),
+        new: &mut Record,
+    ) -> Result<bool> {
+        // Its number spares the index of names.
+        let Some(id) = self.cache.id(name) else { return Ok(false) };
+        let row = self.row(name, new, &Window::default())?;
+        let query = "UPDATE lock SET version = ?3, waiting = ?4, held = ?5, record = ?6 \
+                     WHERE id = ?1 AND name = ?2 AND version = ?7 AND record = ?8";
+        let Row { name: shown, waiting, held, .. } = row;
+        let values = params![id, shown, row.version, waiting, held, row.text, version, text];
         if self.execute(query, values)? == 1 {
-            self.cache.remember(name, row.version, row.text, new);
+            self.cache.remember(name, row.version, row.text, new.clone());
             return Ok(true);
         }
         self.cache.mistrust(name);
