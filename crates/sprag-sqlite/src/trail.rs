@@ -9,10 +9,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH};
 
 /// How long the file may get. Together with the old one it has more than [`TRAIL_LENGTH`] entries
@@ -49,16 +50,19 @@ impl Trail {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lines = String::new();
         for entry in entries {
-            lines.push_str(&entry.to_json());
+            let line = entry.to_json();
+            // Mostly there is one.
+            if lines.is_empty() {
+                lines = line;
+            } else {
+                lines.push_str(&line);
+            }
             lines.push('\n');
         }
         // Another process may have begun a new file because this one is full, and somebody may
         // have deleted it.
         let current = match &*file {
-            Some(file) => {
-                let found = file.metadata()?;
-                found.len() < self.max_bytes && found.nlink() > 0
-            }
+            Some(file) => self.is_current(file)?,
             None => false,
         };
         if !current {
@@ -68,6 +72,15 @@ impl Trail {
             Some(file) => file.write_all(lines.as_bytes()),
             None => Ok(()),
         }
+    }
+
+    /// Whether the file is still the one to append to, and not full. Its times are not asked for:
+    /// a kernel that was asked for them notes the time of the next write more exactly, which costs
+    /// as much as the write.
+    fn is_current(&self, file: &File) -> io::Result<bool> {
+        let asked = StatxFlags::SIZE | StatxFlags::NLINK;
+        let found = statx(file, "", AtFlags::EMPTY_PATH, asked)?;
+        Ok(found.stx_size < self.max_bytes && found.stx_nlink > 0)
     }
 
     /// Opens the file to append to it, after a new one was begun if it is full.
