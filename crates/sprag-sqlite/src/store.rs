@@ -169,7 +169,6 @@ impl Store for SqliteStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         let shared = &self.inner.shared;
-        self.inner.check_process().map_err(|error| error.during(Operation::Acquire))?;
         if request.queue {
             shared.wakeups.mailboxes().open(request.lease);
         }
@@ -177,6 +176,7 @@ impl Store for SqliteStore {
         if let Some(fence) = shared.wakeups.enter(request.lease, &shared.force)
             && shared.is_intact()
         {
+            self.inner.check_process().map_err(|error| error.during(Operation::Acquire))?;
             shared.wakeups.unwatch(request.lease);
             // Who is handed the lock pushed nobody aside.
             let grant = Grant { fence, mode: request.mode, took_over: false };
@@ -239,10 +239,15 @@ impl Store for SqliteStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        // A forked child must not let anybody in on behalf of its parent.
-        self.inner.check_process().map_err(|error| error.during(Operation::Release).on(name))?;
         let wakeups = &self.inner.shared.wakeups;
-        let Tenure { predecessor, heir } = wakeups.pass_on(lease);
+        let mut tenure = Tenure::default();
+        if wakeups.holds(lease) {
+            // A forked child must not let anybody in on behalf of its parent.
+            let same = self.inner.check_process();
+            same.map_err(|error| error.during(Operation::Release).on(name))?;
+            tenure = wakeups.pass_on(lease);
+        }
+        let Tenure { predecessor, heir } = tenure;
         wakeups.unwatch(lease);
         let ended = predecessor.into_iter().chain([lease]);
         let commands = ended.map(|lease| (name.clone(), Command::Release { lease })).collect();

@@ -172,11 +172,13 @@ impl Wakeups {
         self.hub.leases().leave(lease);
     }
 
+    /// Whether `lease` was let in by a message, and may have to let in its heir.
+    pub(crate) fn holds(&self, lease: LeaseId) -> bool {
+        self.hub.leases().holds(lease)
+    }
+
     /// Lets in the heir of `lease`, which gives its lock back; returns what is known about it.
     pub(crate) fn pass_on(&self, lease: LeaseId) -> Tenure {
-        if !self.hub.leases().holds(lease) {
-            return Tenure::default();
-        }
         // The heir was told after we were let in: mostly nobody has read that yet.
         self.hub.catch_up();
         let tenure = self.hub.leases().leave(lease);
