@@ -31,6 +31,7 @@ pub mod pace;
 pub mod policy;
 mod recipes;
 pub mod record;
+mod relay;
 pub mod store;
 pub mod thread;
 mod view;
