@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, Pipeline};
-use sprag_core::Mode;
-use sprag_core::record::{Applied, Command, EventKind};
+use sprag_core::record::{Applied, Command, Event, EventKind, Hold, Record};
+use sprag_core::{LeaseId, Loss, Mode};
 use sprag_testkit::redis_server::RedisServer;
 use sprag_testkit::sequence::{MAX_WAITERS, Sequence};
 
@@ -17,6 +17,8 @@ const SEQUENCES: usize = 100_000;
 const BATCH: usize = 500;
 /// How many commands of each kind have to have gone the short way.
 const SHORT_WAYS: usize = 10_000;
+/// How many promises there have to be of each kind.
+const PROMISES: usize = 50;
 
 /// Runs a whole sequence in one call, at times that are given, and tells what is left. Each command
 /// is a time, how many words it has, and these.
@@ -51,15 +53,15 @@ while ARGV[at] do
   end
   replies[#replies + 1] = type(reply) == 'number' and string.format('%.0f', reply) or reply
 end
-local plain = redis.call('GET', KEYS[1]) or ''
+local plain, ends = redis.call('GET', KEYS[1]) or '', redis.call('PEXPIRETIME', KEYS[1])
 local left, events = look(KEYS, {}), redis.call('XRANGE', KEYS[6], '-', '+')
 local patient = redis.call('ZRANGE', KEYS[5], 0, -1)
 local listed = KEYS[7] and redis.call('ZSCORE', KEYS[7], 'name') and 1 or 0
 redis.call('DEL', unpack(KEYS))
-return { replies, plain, left, events, { patient, listed } }
+return { replies, { plain, ends }, left, events, { patient, listed } }
 ";
 
-type Left = (Vec<String>, String, String, Vec<Entry>, (Vec<String>, usize));
+type Left = (Vec<String>, (String, i64), String, Vec<Entry>, (Vec<String>, usize));
 
 /// The scripts with a clock that is set by hand.
 fn script() -> String {
@@ -79,13 +81,73 @@ fn script() -> String {
     RUN.replace("@LOCK@", &tame(LOCK)).replace("@LOOK@", &tame(LOOK))
 }
 
+/// Two processes have the leases.
+fn process_of(lease: LeaseId) -> u128 {
+    u128::from(lease.as_u128() % 4 == 3)
+}
+
 fn arguments(sequence: &Sequence) -> Vec<String> {
     let commands = sequence.commands.iter().zip(&sequence.times_us);
     let each = commands.flat_map(|(command, us)| {
-        let words = wire::write(command, "name", MAX_WAITERS, "channel");
+        let process = asker(command).map_or(0, process_of);
+        let words = wire::write(command, "name", MAX_WAITERS, &format!("channel{process}"));
         [us.to_string(), words.len().to_string()].into_iter().chain(words)
     });
     each.collect()
+}
+
+/// The lease that a command is about.
+fn asker(command: &Command) -> Option<LeaseId> {
+    match command {
+        Command::Acquire(acquire) => Some(acquire.lease),
+        Command::Renew { lease, .. }
+        | Command::Convert { lease, .. }
+        | Command::Release { lease }
+        | Command::Withdraw { lease } => Some(*lease),
+        Command::Evict { .. } | Command::Reap => None,
+    }
+}
+
+/// What the promises of a sequence came to, and how long the last heir may believe in its lease.
+#[derive(Debug, Default)]
+struct Promises {
+    made: usize,
+    told: usize,
+    kept_after_release: usize,
+    kept_otherwise: usize,
+    robbed: usize,
+    put_off: usize,
+    gone_past: usize,
+    heir_ends_ms: u64,
+}
+
+impl Promises {
+    fn count(&mut self, before: &Record, command: &Command, step: &Applied, now_ms: u64) {
+        let after = &step.record;
+        let waits = |heir: LeaseId| after.waiters.iter().find(|wait| wait.lease == heir);
+        if let Some(heir) = after.heir.filter(|_| after.heir != before.heir) {
+            self.made += 1;
+            self.heir_ends_ms = now_ms + waits(heir.lease).unwrap().ttl_ms;
+        } else if let Some(heir) = after.heir
+            && asker(command) == Some(heir.lease)
+            && matches!(command, Command::Acquire(_) | Command::Renew { .. })
+        {
+            // It was told "not yet", and counts from there.
+            self.put_off += 1;
+            self.heir_ends_ms = now_ms + waits(heir.lease).unwrap().ttl_ms;
+        }
+        let Some(heir) = before.heir.filter(|_| after.heir != before.heir) else { return };
+        let granted = step.events.iter().find(|event| event.lease == heir.lease);
+        match granted.map(|event| &event.kind) {
+            Some(EventKind::Granted) if matches!(command, Command::Release { .. }) => {
+                self.kept_after_release += 1;
+                self.gone_past += usize::from(before.waiters[0].lease != heir.lease);
+            }
+            Some(EventKind::Granted) => self.kept_otherwise += 1,
+            Some(EventKind::Gone(Loss::Stolen { .. })) => self.robbed += 1,
+            _ => {}
+        }
+    }
 }
 
 /// How many went a short way.
@@ -95,6 +157,7 @@ struct Short {
     renewed: usize,
     released: usize,
     handed_over: usize,
+    promises: Promises,
 }
 
 impl Short {
@@ -104,8 +167,11 @@ impl Short {
         let short = usize::from(numbers || handed.is_some());
         let mut granted = step.events.iter().filter(|event| event.kind == EventKind::Granted);
         if let Some(message) = handed {
-            let told = granted.clone().map(|event| format!("{}:{}", event.lease, event.fence));
-            assert_eq!(told.collect::<Vec<_>>(), [message], "{command:?}");
+            let heir = step.record.heir.map(|heir| format!(":{}:{}", heir.lease, heir.fence));
+            self.promises.told += usize::from(heir.is_some());
+            let heir = heir.unwrap_or_default();
+            let told = |event: &Event| format!("{}:{}{heir}", event.lease, event.fence);
+            assert_eq!(granted.clone().map(told).collect::<Vec<_>>(), [message], "{command:?}");
         }
         let granted = granted.next().is_some();
         match command {
@@ -119,11 +185,14 @@ impl Short {
 }
 
 fn compare(sequence: &Sequence, left: Left, has_names: bool, short: &mut Short) {
-    let (replies, plain, looked, entries, (patient, listed)) = left;
+    let (replies, (plain, ends_ms), looked, entries, (patient, listed)) = left;
     let mut outcomes = Vec::new();
+    let mut before = &Record::default();
     let steps = sequence.commands.iter().zip(&sequence.applied).zip(&sequence.times_us);
     for (((command, step), time), reply) in steps.zip(&replies) {
         short.count(command, step, reply);
+        short.promises.count(before, command, step, time / 1000);
+        before = &step.record;
         let answer = wire::read(command, reply).unwrap();
         if answer.now_us > 0 {
             assert_eq!(answer.now_us, *time, "{command:?}");
@@ -149,12 +218,15 @@ fn compare(sequence: &Sequence, left: Left, has_names: bool, short: &mut Short) 
     assert_eq!(waiting, found.waiters.len(), "{}", told());
     assert!(listed == 1 || found.is_free() || !has_names, "in use and not listed: {}", told());
     let now_ms = sequence.times_us.last().unwrap() / 1000;
-    let lives = found.holders.iter().any(|hold| hold.expires_ms() > now_ms);
-    let mirror = found.holders.last().filter(|_| lives).map(|hold| match hold.mode {
+    // Another program must not get in as long as a holder or its heir may be inside.
+    let holds = found.holders.iter().map(Hold::expires_ms);
+    let ends = holds.chain(found.heir.map(|_| short.promises.heir_ends_ms)).max().unwrap_or(0);
+    let mirror = found.holders.last().filter(|_| ends > now_ms).map(|hold| match hold.mode {
         Mode::Exclusive => hold.lease.to_string(),
         _ => "sprag:shared".into(),
     });
-    assert_eq!(plain, mirror.unwrap_or_default(), "{}", told());
+    let until = if mirror.is_some() { i64::try_from(ends).unwrap() } else { -2 };
+    assert_eq!((plain, ends_ms), (mirror.unwrap_or_default(), until), "{}", told());
 }
 
 #[tokio::test]
@@ -177,7 +249,8 @@ async fn the_script_does_what_the_machine_does() {
         // In a Cluster the list of names would be in another slot: there is none.
         let has_names = round % 2 == 0;
         let keys = if has_names { &keys[..] } else { &keys[..6] };
-        let sequences: Vec<_> = (0..BATCH).map(|_| Sequence::unversioned(&mut random)).collect();
+        let sequences: Vec<_> =
+            (0..BATCH).map(|_| Sequence::promising(&mut random, process_of)).collect();
         let mut batch = Pipeline::new();
         for sequence in &sequences {
             let call = batch.cmd("EVALSHA").arg(&digest).arg(keys.len()).arg(keys);
@@ -192,4 +265,13 @@ async fn the_script_does_what_the_machine_does() {
     let all = [short.acquired, short.renewed, short.released, short.handed_over];
     let least = all.into_iter().min().unwrap();
     assert!(least >= SHORT_WAYS, "hardly anything went the short way: {short:?}");
+    let it = &short.promises;
+    let all =
+        [it.told, it.kept_after_release, it.kept_otherwise, it.robbed, it.put_off, it.gone_past];
+    let least = all.into_iter().min().unwrap();
+    let both_ways = it.told.min(it.made - it.told);
+    assert!(
+        least >= PROMISES && both_ways >= 10 * PROMISES,
+        "hardly anything was promised: {short:?}"
+    );
 }

@@ -23,6 +23,7 @@ mod keys;
 mod link;
 mod longest;
 mod names;
+mod passing;
 mod quarantine;
 mod redlock;
 mod resp;

@@ -14,8 +14,8 @@ use sprag_core::entropy::OsEntropy;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
-    Renewed, Request, renewal_limit,
+    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
+    Renewal, Renewed, Request, renewal_limit,
 };
 use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{
@@ -181,6 +181,13 @@ impl RedisStore {
     }
 
     async fn renew_one(&self, renewal: &Renewal) -> Result<Renewed> {
+        let settled =
+            self.settle(Operation::Renew, &renewal.name, renewal.lease, renewal.bind != Bind::Keep);
+        match settled.await {
+            // The renewal itself will say so.
+            Err(error) if error.is_corrupt() => {}
+            settled => settled?,
+        }
         let command = Command::renew(renewal, self.session);
         let (answer, link) = self.run_at(Operation::Renew, &renewal.name, command).await?;
         let renewed = answer.outcome.into_renewed(&answer.record, renewal);
@@ -338,10 +345,9 @@ impl Store for RedisStore {
         if request.queue {
             // Whoever handed the lock over has told its fence. If replicas have to confirm it, they
             // have to be asked.
-            if let Some(fence) = self.wakeups.granted(request.lease)
-                && self.min_replicas == 0
+            if self.min_replicas == 0
+                && let Some(fence) = self.wakeups.enter(request.lease)
             {
-                self.wakeups.close(request.lease);
                 // Who is handed the lock pushed nobody aside.
                 let grant = Grant { fence, mode: request.mode, took_over: false };
                 return Ok(Attempt::Granted(grant));
@@ -392,6 +398,7 @@ impl Store for RedisStore {
         if let (Mode::Exclusive, Err(closed)) = (conversion.to, link.server.may_grant()) {
             return self.upgrade_in_quarantine(conversion, None, closed).await;
         }
+        self.settle(Operation::Convert, &conversion.name, conversion.lease, true).await?;
         let command = Command::convert(conversion);
         let (answer, link) = self.run_at(Operation::Convert, &conversion.name, command).await?;
         if let (Mode::Exclusive, Outcome::Granted(grant), Err(closed)) =
@@ -405,12 +412,11 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.wakeups.close(lease);
-        let answer = self.run(Operation::Release, name, Command::Release { lease }).await?;
-        Ok(answer.outcome.into_released())
+        self.give_back(name, lease).await
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.settle(Operation::Release, name, lease, true).await?;
         self.run(Operation::Release, name, Command::Withdraw { lease }).await?;
         Ok(())
     }
@@ -454,6 +460,14 @@ impl Store for RedisStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.wakeups.mailboxes.wait(lease).await;
+    }
+
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.wakeups.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.wakeups.severed().await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

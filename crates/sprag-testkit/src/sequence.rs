@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use sprag_core::record::wire::{self, Answer};
-use sprag_core::record::{Acquire, Applied, Command, Event, Outcome, Record, Steal, apply};
+use sprag_core::record::{Acquire, Applied, Command, Event, Hold, Outcome, Record, Steal, apply};
 use sprag_core::{Fence, Holder, LeaseId, Loss, Mode, PartyId, SessionId, TaskInfo};
 
 const LONGEST: usize = 10;
@@ -23,12 +23,14 @@ enum Theme {
     Turns,
     Readers,
     Permits,
+    /// A queue of those who are alike, in which the lock goes on and on.
+    Passing,
 }
 
 fn any_mode(random: &mut Rng, theme: Theme) -> Mode {
     let kinds = match theme {
         Theme::Anything => 0..6,
-        Theme::Turns => 0..2,
+        Theme::Turns | Theme::Passing => 0..2,
         Theme::Readers => 1..5,
         Theme::Permits => 5..6,
     };
@@ -97,9 +99,58 @@ fn any_turn(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
     }
 }
 
+/// A command of [`Theme::Passing`]: much happens to who is promised the lock.
+fn any_pass(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
+    let holder = record.holders.first().map(|hold| hold.lease);
+    let number = u128::from(random.u32(1..12));
+    let heir = record.heir.map(|heir| heir.lease);
+    if let (Some(hold), Some(_), true) = (record.holders.first(), heir, random.u8(..3) == 0) {
+        return any_blow(random, record, number, hold, now_ms);
+    }
+    match (holder, random.u32(..20)) {
+        (_, ..8) | (None, _) => {
+            let again = heir.filter(|_| random.u8(..4) == 0).map(LeaseId::as_u128);
+            let number = again.unwrap_or(number);
+            let mut acquire = any_acquire(random, Theme::Passing, number, record, now_ms);
+            (acquire.queue, acquire.not_after_ms) = (true, None);
+            if random.u8(..8) > 0 {
+                acquire.steal = Steal::No;
+                acquire.session = Some(SessionId::from_u128(number));
+                acquire.priority = i8::from(random.u8(..8) == 0);
+            }
+            Command::Acquire(Box::new(acquire))
+        }
+        (Some(lease), 8 | 9) => {
+            let lease = heir.filter(|_| random.bool()).unwrap_or(lease);
+            Command::Renew { lease, ttl_ms: any_ttl(random), rebind: None }
+        }
+        (Some(_), 10) => any_command(random, Theme::Anything, record, now_ms),
+        (Some(lease), _) => Command::Release { lease },
+    }
+}
+
+/// What comes between a promise and the moment when it is kept.
+fn any_blow(random: &mut Rng, record: &Record, number: u128, hold: &Hold, now_ms: u64) -> Command {
+    let mut acquire = any_acquire(random, Theme::Passing, number, record, now_ms);
+    match random.u8(..4) {
+        0 => (acquire.steal, acquire.not_after_ms) = (Steal::Force, None),
+        1 => {
+            (acquire.queue, acquire.priority) = (true, 8);
+            (acquire.steal, acquire.not_after_ms) = (Steal::No, None);
+        }
+        2 => {
+            return Command::Evict { fence: hold.fence, by: "ops".into(), reason: "why".into() };
+        }
+        _ => return any_command(random, Theme::Anything, record, now_ms),
+    }
+    Command::Acquire(Box::new(acquire))
+}
+
 fn any_command(random: &mut Rng, theme: Theme, record: &Record, now_ms: u64) -> Command {
-    if matches!(theme, Theme::Turns) {
-        return any_turn(random, record, now_ms);
+    match theme {
+        Theme::Turns => return any_turn(random, record, now_ms),
+        Theme::Passing => return any_pass(random, record, now_ms),
+        Theme::Anything | Theme::Readers | Theme::Permits => {}
     }
     let leases = if matches!(theme, Theme::Readers) { 4 } else { 7 };
     let number = u128::from(random.u32(1..leases));
@@ -163,23 +214,30 @@ pub struct Sequence {
 impl Sequence {
     /// A random one, with what is rare made frequent.
     pub fn random(random: &mut Rng) -> Self {
-        Self::any(random, true, None)
+        Self::any(random, true, None, None)
     }
 
     /// A random one for a port that keeps no versions, because nobody can come between its steps.
     pub fn unversioned(random: &mut Rng) -> Self {
-        Self::any(random, false, None)
+        Self::any(random, false, None, None)
+    }
+
+    /// The same for a port that lets the next in line of a process in before that is written: each
+    /// release that hands the lock over also promises it, where the process of who was let in is also
+    /// that of who comes next. `process_of` tells that of a lease.
+    pub fn promising(random: &mut Rng, process_of: fn(LeaseId) -> u128) -> Self {
+        Self::any(random, false, None, Some(process_of))
     }
 
     /// A random one for a port whose clients all have this session.
     pub fn of_session(random: &mut Rng, session: SessionId) -> Self {
-        Self::any(random, true, Some(&[session]))
+        Self::any(random, true, Some(&[session]), None)
     }
 
     /// A random one for a port whose clients have one of these sessions each, as
     /// [`session_of`](Self::session_of) says, in which nobody is pushed aside and no time is over.
     pub fn of_sessions(random: &mut Rng, sessions: &[SessionId]) -> Self {
-        Self::any(random, true, Some(sessions))
+        Self::any(random, true, Some(sessions), None)
     }
 
     /// The place of the session among so many that a command comes from.
@@ -195,10 +253,18 @@ impl Sequence {
         usize::try_from(lease.as_u128()).unwrap_or(0) % count
     }
 
-    fn any(random: &mut Rng, versions: bool, sessions: Option<&[SessionId]>) -> Self {
-        let themes = [Theme::Anything, Theme::Turns, Theme::Readers, Theme::Permits];
-        let theme = *random.choice(&themes).unwrap_or(&Theme::Anything);
-        let longest = if matches!(theme, Theme::Turns) { MOST_TURNS } else { LONGEST };
+    fn any(
+        random: &mut Rng,
+        versions: bool,
+        sessions: Option<&[SessionId]>,
+        process_of: Option<fn(LeaseId) -> u128>,
+    ) -> Self {
+        let themes =
+            [Theme::Anything, Theme::Turns, Theme::Readers, Theme::Permits, Theme::Passing];
+        let themes = if process_of.is_some() { &themes[..] } else { &themes[..4] };
+        let theme = *random.choice(themes).unwrap_or(&Theme::Anything);
+        let turns = matches!(theme, Theme::Turns | Theme::Passing);
+        let longest = if turns { MOST_TURNS } else { LONGEST };
         let mut record = Record::default();
         let mut now_us = START_US;
         let (mut commands, mut times_us, mut applied) = (Vec::new(), Vec::new(), Vec::new());
@@ -218,7 +284,10 @@ impl Sequence {
             if let Some(sessions) = sessions {
                 give_session(&mut command, sessions);
             }
-            let step = apply(record, &command, &wire::clock_only(now_us, MAX_WAITERS));
+            let mut step = apply(record, &command, &wire::clock_only(now_us, MAX_WAITERS));
+            if let (Some(process_of), Command::Release { .. }) = (process_of, &command) {
+                promise(&mut step, now_us, process_of);
+            }
             record = step.record.clone();
             commands.push(command);
             times_us.push(now_us);
@@ -264,6 +333,16 @@ impl Sequence {
     /// The record that the machine left.
     pub fn left(&self) -> &Record {
         &self.applied[self.applied.len() - 1].record
+    }
+}
+
+/// What a port does that lets the next in line of a process in before that is written.
+fn promise(step: &mut Applied, now_us: u64, process_of: fn(LeaseId) -> u128) {
+    let Some(priority) = step.let_in else { return };
+    let process = |lease: Option<LeaseId>| lease.map(process_of);
+    let entered = process(step.record.holders.last().map(|hold| hold.lease));
+    if entered == process(step.record.waiters.first().map(|wait| wait.lease)) {
+        step.record.promise(now_us, priority);
     }
 }
 

@@ -133,6 +133,11 @@ impl Link {
         &self.host
     }
 
+    /// Whether this is the process that made it, and not a forked child.
+    pub(crate) fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// Asks the server.
     pub(crate) async fn ask<T: FromValue>(&self, call: Call) -> Result<T> {
         let mut answers = self.ask_all(vec![call]).await?;
@@ -161,7 +166,7 @@ impl Link {
     }
 
     async fn send(&self, calls: &[Call], digests: Option<&[String]>) -> Result<Vec<Value>> {
-        if self.process != std::process::id() {
+        if !self.is_own() {
             return Err(Error::lost(Loss::Forked));
         }
         let mut bytes = Vec::with_capacity(512);
@@ -190,7 +195,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.is_own() {
             self.shared.lock().ended = true;
             self.shared.ring();
         }

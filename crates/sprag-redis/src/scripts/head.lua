@@ -19,23 +19,33 @@
 -- 'n' has the last eight digits of all of them, first of the latter, to see at a glance that a
 -- lease is none of them.
 --
--- Whoever hands the lock over makes its heir wait, so what can be done before or after that is.
--- Before: 'w' has the lease of the first in line and a copy of its entry. After: the heir is still
--- among the waiters, and in 'w', until the next call but a renewal; the numbers have its ticket.
+-- Whoever hands the lock over makes the next one wait, so what can be done before or after that is.
+-- Before: 'w' has the lease of the first in line and a copy of its entry. After: the new holder is
+-- still among the waiters, and in 'w', until the next call but a renewal; the numbers have its ticket.
+--
+-- Who is let in by a release may be told an heir, to whom the lock is promised, and lets it in before
+-- its own release is written. So until that is written nobody else is let in, and the plain key, which
+-- is all that other programs see, lasts as long as either of them may believe in its lease: that of
+-- the heir counts from its last question that was answered "not yet". The promise is in 'p'.
 
 local call = redis.call
 -- The format, fence, tickets, kept until, renewed, TTL; before when no waiter's patience ends; one
 -- more than the ticket of a holder that is still among the waiters, or 0; the kind, whether it is
 -- listed, how many are in 'o', the next place in the ring, how many wait; the lease, the ends of
--- those gone.
-local NUMBERS = '<BdddddddBBBBHc32Bc0'
-local FORMAT, SHORTEST = 2, 96
+-- those gone. Before how many wait: whether there is a promise.
+local NUMBERS = '<BdddddddBBBBBHc32Bc0'
+local FORMAT, SHORTEST = 3, 97
+-- The fence of the one exclusive holder, because the last one is promised; the heir's; until when the
+-- heir may believe in its lease; who it is.
+local PROMISE = '<dddc32'
+local PROMISE_SIZE = 56
 -- A waiter: its mode, permits, TTL, sign of life, arrival, priority and ticket; the size of its
 -- channel. The channel and the holder follow.
 local WAIT = '<BdddddddB'
 local EXCLUSIVE, FORCED = 1, 127
 local FREE, ONE, MANY = 0, 1, 2
 local MAX_GONE = 8
+local MAX_FENCE = 9007199254740991
 local DAY = 24 * 3600000
 -- How many entries the trail of all locks has, and the one of a lock in a Cluster. Up to a hundred
 -- more stay, because nothing is trimmed exactly.
@@ -45,10 +55,10 @@ local command, name, lease = ARGV[1], ARGV[2], ARGV[3]
 local now_us, now
 
 -- Takes a holder out of the waiters.
-local function tidy(ticket, heir)
-  call('HDEL', KEYS[3], heir)
-  call('ZREM', KEYS[4], string.format('%016.0f:%s', ticket, heir))
-  call('ZREM', KEYS[5], heir)
+local function tidy(ticket, entrant)
+  call('HDEL', KEYS[3], entrant)
+  call('ZREM', KEYS[4], string.format('%016.0f:%s', ticket, entrant))
+  call('ZREM', KEYS[5], entrant)
 end
 
 -- The lease of the first in line and its entry, as in 'w'.
@@ -56,6 +66,22 @@ local function first_in_line()
   local member = call('ZRANGE', KEYS[4], 0, 0)[1]
   local entry = member and call('HGET', KEYS[3], string.sub(member, 18))
   return entry and string.sub(member, 18) .. entry or nil
+end
+
+-- The same of the first two.
+local function first_two_in_line()
+  local members = call('ZRANGE', KEYS[4], 0, 1)
+  local one, two = members[1] and string.sub(members[1], 18), members[2] and string.sub(members[2], 18)
+  if not two then
+    return first_in_line()
+  end
+  local entries = call('HMGET', KEYS[3], one, two)
+  return entries[1] and one .. entries[1] or nil, entries[2] and two .. entries[2] or nil
+end
+
+-- Whether the holder that is written so lives by a session.
+local function has_session(text)
+  return string.byte(text) ~= 45
 end
 
 local function read_clock()

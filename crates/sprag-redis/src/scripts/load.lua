@@ -33,7 +33,7 @@ local function common_json(held)
   local text = held.text
   local session = string.sub(text, 1, 32)
   return '{"lease":"' .. held.lease .. '",'
-    .. (string.byte(session) ~= 45 and '"session":"' .. session .. '",' or '')
+    .. (has_session(text) and '"session":"' .. session .. '",' or '')
     .. '"party":"' .. string.sub(text, 33, 64) .. '","mode":' .. mode_json(held.mode, held.count, held.of)
     .. ',"ttl_ms":' .. whole(held.ttl) .. ',"renewed_ms":' .. whole(held.renewed)
     .. (is_fixed(text) and ',"fixed":true' or '') .. ',"holder":' .. string.sub(text, 66)
@@ -76,7 +76,8 @@ end
 
 -- The record as a table; the second result says what is wrong with it.
 local function read_record()
-  local fields = call('HMGET', KEYS[2], 'n', 'h', 'x', 'o', 'g0', 'g1', 'g2', 'g3', 'g4', 'g5', 'g6', 'g7')
+  local fields = call('HMGET', KEYS[2], 'n', 'h', 'x', 'o', 'g0', 'g1', 'g2', 'g3', 'g4', 'g5', 'g6', 'g7',
+    'p')
   local numbers = fields[1]
   local record = { fence = 0, tickets = 0, keep = 0, listed = 0, holders = {}, gone = {} }
   if not numbers then
@@ -92,11 +93,22 @@ local function read_record()
   elseif #numbers < SHORTEST or #numbers ~= SHORTEST + string.byte(numbers, SHORTEST) then
     return nil, 'the record is damaged: it is cut off'
   end
-  local _, fence, tickets, keep, renewed, ttl, _, behind, kind, listed, odd, place, _, holder, recent =
-    struct.unpack(NUMBERS, numbers)
+  local _, fence, tickets, keep, renewed, ttl, _, behind, kind, listed, odd, place, promised, _, holder,
+    recent = struct.unpack(NUMBERS, numbers)
   record.fence, record.tickets, record.keep, record.listed = fence, tickets, keep, listed
   if behind > 0 then
-    record.heir, record.heir_ticket = holder, behind - 1
+    record.entrant, record.entrant_ticket = holder, behind - 1
+  end
+  local own = fence
+  if promised == 1 then
+    if not fields[13] or #fields[13] ~= PROMISE_SIZE then
+      return nil, 'the record is damaged: its promise is missing'
+    end
+    local of_holder, of_heir, last, heir = struct.unpack(PROMISE, fields[13])
+    if of_holder > fence or of_heir > fence then
+      return nil, 'the record is damaged: its promise cannot be right'
+    end
+    own, record.heir = of_holder, { lease = heir, fence = of_heir, last = last }
   end
   local given_back = #recent / 8 - odd
   for i = place - given_back, place - 1 do
@@ -109,7 +121,7 @@ local function read_record()
   end
   if kind == ONE then
     record.holders[1] = {
-      lease = holder, mode = 'exclusive', fence = fence, renewed = renewed, ttl = ttl, text = fields[2],
+      lease = holder, mode = 'exclusive', fence = own, renewed = renewed, ttl = ttl, text = fields[2],
     }
   elseif kind == MANY and fields[3] then
     local many = cmsgpack.unpack(fields[3])
@@ -130,10 +142,12 @@ local function read_record()
   return record
 end
 
--- What the plain key has to be for these holders, and until when.
-local function mirror(holders)
-  local value, last = nil, 0
-  for _, hold in ipairs(holders) do
+-- What the plain key has to be for a record, and until when. An heir may be inside already, and longer
+-- than the holder that it is written for: then a key that ended with the latter would let in another
+-- program beside it.
+local function mirror(record)
+  local value, last = nil, record.heir and record.heir.last or 0
+  for _, hold in ipairs(record.holders) do
     value = hold.mode == 'exclusive' and hold.lease or MARKER
     last = math.max(last, expires(hold))
   end
@@ -162,11 +176,11 @@ if problem then
   return corrupt(problem)
 end
 local plain = call('GET', KEYS[1])
-local intact = (plain or nil) == mirror(record.holders)
+local intact = (plain or nil) == mirror(record)
 if not intact and not plain and #record.holders > 0 then
   -- Redis forgets a key when its time is over; that is no loss of state. Within a call its clock
   -- stands still, so it may be a moment early.
-  local _, last = mirror(record.holders)
+  local _, last = mirror(record)
   intact = last <= now + 10
 end
 local foreign = not intact and plain and stranger(plain) or nil

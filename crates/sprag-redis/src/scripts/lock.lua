@@ -5,9 +5,10 @@
 
 local BOOST = 10000
 local NOBODY = string.rep('0', 32)
-local MAX_FENCE = 9007199254740991
 
 local changed, exhausted, thief = false, false, nil
+-- The waiter that was let in last.
+local let_in
 local events = {}
 -- A waiter that is not in the queue's keys yet.
 local staged
@@ -41,12 +42,20 @@ else
   -- is, and then the others pass too: who gives a lock back must not be refused.
   call('HDEL', KEYS[3], '-')
 end
-if record.heir then
+local heir = record.heir
+local heir_waits = heir and stored_wait(heir.lease)
+if not heir_waits then
+  record.heir = nil
+elseif heir.last > now + heir_waits.ttl then
+  -- For the same reason as above.
+  heir.last, changed = now + heir_waits.ttl, true
+end
+if record.entrant then
   if wishes then
     -- For the same reason who asks for a lock begins with a write that may be refused.
     call('HSET', KEYS[2], 'h', record.holders[1].text)
   end
-  tidy(record.heir_ticket, record.heir)
+  tidy(record.entrant_ticket, record.entrant)
   changed = true
 end
 queue_before = call('ZCARD', KEYS[4])
@@ -75,7 +84,11 @@ local function stored_at(place)
   return found and stored_wait(string.sub(found, 18)) or nil
 end
 
+-- Who is promised the lock may be inside already: nobody goes past it.
 local function head()
+  if record.heir then
+    return stored_wait(record.heir.lease)
+  end
   local first = stored_at(0)
   if staged and (not first or before(staged, first)) then
     return staged
@@ -92,6 +105,9 @@ local function write_wait(wait)
 end
 
 local function remove_wait(wait)
+  if record.heir and record.heir.lease == wait.lease then
+    record.heir = nil
+  end
   if staged and staged.lease == wait.lease then
     staged = nil
     return
@@ -192,8 +208,11 @@ local function reap()
     return
   end
   local over = {}
-  for i, wanted in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', whole(now))) do
-    over[i] = stored_wait(wanted)
+  for _, wanted in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', whole(now))) do
+    -- An heir may be inside already, by a question that is no sign of life here.
+    if not record.heir or record.heir.lease ~= wanted then
+      over[#over + 1] = stored_wait(wanted)
+    end
   end
   table.sort(over, before)
   for _, wait in ipairs(over) do
@@ -226,7 +245,10 @@ end
 
 local function grant(wait)
   local fence = record.fence
-  if wait.mode == 'exclusive' or wait.mode == 'permits' or fence == 0 then
+  if record.heir and record.heir.lease == wait.lease and record.heir.fence == fence then
+    -- A promised fence is good as long as it is the last one: an upgrade may have had another.
+    fence = record.heir.fence
+  elseif wait.mode == 'exclusive' or wait.mode == 'permits' or fence == 0 then
     fence = next_fence()
   end
   if not fence then
@@ -240,6 +262,7 @@ local function grant(wait)
     took_over = thief == wait.lease or nil, text = wait.text, channel = wait.channel,
   }
   tell(nil, hold, wait.priority == FORCED and 0 or now - wait.arrived)
+  let_in = { priority = wait.priority, channel = wait.channel, event = events[#events] }
   record.holders[#record.holders + 1] = hold
   changed = true
   return true
@@ -354,6 +377,10 @@ local function push_aside(acquire)
   local told = #events
   local stolen = string.format('{"stolen":{"by":%s,"forced":%s}}', acquire.by,
     steal == 'force' and 'true' or 'false')
+  if steal == 'force' and record.heir then
+    -- It may be inside: its predecessor lets it in before that is written here.
+    bury_wait(stored_wait(record.heir.lease), stolen)
+  end
   remove_holders(function(hold) return in_the_way(hold) and stolen or nil end)
   while not has_room_for(acquire.mode, acquire.count) do
     local oldest
@@ -383,6 +410,31 @@ local function enqueue(acquire)
   changed = true
 end
 
+-- A waiter is told "not yet", and counts its lease from its question. If it is the heir, and is let in
+-- before that is written here, the plain key has to last as long.
+local function put_off(wait)
+  if record.heir and record.heir.lease == wait.lease then
+    record.heir.last, changed = now + wait.ttl, true
+  end
+end
+
+-- Promises the lock to the first in line, if it waits in the process that was just let in: that will
+-- let it in before its release is written. See `Record::promise`.
+local function promise()
+  local hold, first = record.holders[1], stored_at(0)
+  if record.heir or #record.holders ~= 1 or hold.mode ~= 'exclusive' or not first
+    or first.mode ~= 'exclusive' or first.priority < let_in.priority or first.channel ~= let_in.channel
+    or not has_session(first.text) then
+    return
+  end
+  local fence = math.max(record.fence + 1, now_us)
+  if fence <= MAX_FENCE then
+    record.fence = fence
+    record.heir = { lease = first.lease, fence = fence, last = now + first.ttl }
+    let_in.event.heir = ':' .. first.lease .. ':' .. whole(fence)
+  end
+end
+
 local commands = {}
 
 function commands.acquire()
@@ -402,6 +454,7 @@ function commands.acquire()
   end
   push_aside(acquire)
   if waits then
+    put_off(waits)
     promote()
     return outcome_of_waiting(lease)
   end
@@ -447,6 +500,7 @@ function commands.renew()
   if wait then
     wait.renewed = now
     write_wait(wait)
+    put_off(wait)
     changed = true
   end
   promote()
@@ -500,6 +554,9 @@ function commands.release()
     freed = true
   end
   promote()
+  if let_in then
+    promise()
+  end
   return freed and '"done"' or gone(lease)
 end
 
@@ -569,7 +626,7 @@ local function write_record(waiting, keep)
   recent = recent .. given_back
   local first, kind = record.holders[1], FREE
   if #record.holders == 1 and first.mode == 'exclusive' and not first.took_over
-    and first.fence == record.fence and not record.limit then
+    and (first.fence == record.fence or record.heir) and not record.limit then
     kind = ONE
     fields[#fields + 1] = 'h'
     fields[#fields + 1] = first.text
@@ -585,22 +642,28 @@ local function write_record(waiting, keep)
   local soonest = 0
   if waiting > 0 then
     soonest = tonumber(call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2])
-    local heir = first_in_line()
-    if heir then
+    local ready = first_in_line()
+    if ready then
       fields[#fields + 1] = 'w'
-      fields[#fields + 1] = heir
+      fields[#fields + 1] = ready
     end
+  end
+  if record.heir then
+    fields[#fields + 1] = 'p'
+    fields[#fields + 1] = struct.pack(PROMISE, kind == ONE and first.fence or 0, record.heir.fence,
+      record.heir.last, record.heir.lease)
   end
   local one = kind == ONE and first or { lease = NOBODY, renewed = 0, ttl = 0 }
   local numbers = struct.pack(NUMBERS, FORMAT, record.fence, record.tickets, keep, one.renewed, one.ttl,
-    soonest, 0, kind, record.listed, #others / 2, place % 8, waiting, one.lease, #recent, recent)
+    soonest, 0, kind, record.listed, #others / 2, place % 8,
+    record.heir and 1 or 0, waiting, one.lease, #recent, recent)
   call('DEL', KEYS[2])
   call('HSET', KEYS[2], 'n', numbers, unpack(fields))
   call('PEXPIREAT', KEYS[2], whole(keep))
 end
 
 local function write_plain(foreign_stays)
-  local value, last = mirror(record.holders)
+  local value, last = mirror(record)
   if value then
     call('SET', KEYS[1], value, 'PXAT', whole(last))
   elseif plain and not foreign_stays then
@@ -648,7 +711,7 @@ local function publish()
   for _, event in ipairs(events) do
     if event.channel then
       local fence = event.loss and '0' or whole(event.fence)
-      call('PUBLISH', event.channel, event.lease .. ':' .. fence)
+      call('PUBLISH', event.channel, event.lease .. ':' .. fence .. (event.heir or ''))
     end
     if event.fence > 0 then
       call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', event.lease, 'f', event.fence,

@@ -44,8 +44,8 @@ async fn numbers_that_cannot_be_right_are_told() {
         ("n .. 'x'", "it is cut off"),
         ("string.sub(n, 1, 9)", "it is cut off"),
         ("''", "its numbers are missing"),
-        ("'\\3' .. string.sub(n, 2)", "upgrade sprag here"),
-        ("'\\1' .. string.sub(n, 2)", "of an older sprag"),
+        ("'\\4' .. string.sub(n, 2)", "upgrade sprag here"),
+        ("'\\2' .. string.sub(n, 2)", "of an older sprag"),
     ] {
         let Some(scene) = Scene::new().await else { return };
         let locks = scene.direct();

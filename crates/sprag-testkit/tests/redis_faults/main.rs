@@ -5,6 +5,7 @@
 mod clogged;
 mod damage;
 mod memory;
+mod passing;
 mod replies;
 mod trouble;
 mod wakeups;
