@@ -13,7 +13,7 @@ use super::rw::has_readers;
 use crate::fault::{Fault, FaultStore};
 use crate::harness::Harness;
 use crate::history::{Recorder, Rules};
-use crate::support::{LONG, let_time_pass, now, within};
+use crate::support::{LONG, let_time_pass, now, times, within};
 
 /// How long a worker stays in the lock where nothing is to happen to it.
 const BRIEFLY: Duration = Duration::from_micros(300);
@@ -52,6 +52,30 @@ async fn crowd(
 /// overlap, and come in order.
 pub async fn eight_sessions_exclude_each_other(harness: &impl Harness) {
     crowd(harness, "report", 8, Some(64), |request, _, _| request).await;
+}
+
+/// F20: many tasks of one client lose no increment, never overlap and come in order, although the
+/// lock may go from one to the next before the store has heard of that.
+pub async fn tasks_of_one_client_exclude_each_other(harness: &impl Harness) {
+    let journal = Journal::new("report");
+    let client = journal.client(harness.store().await, "worker");
+    let (tasks, rounds) = if client.capability().notify { (times(32, 64), 6) } else { (4, 2) };
+    let mut workers = Vec::new();
+    for _ in 0..tasks {
+        let (journal, client) = (journal.clone(), client.clone());
+        workers.push(tokio::spawn(async move {
+            for _ in 0..rounds {
+                let request = client.lock("report").ttl(LONG);
+                journal.visit("worker", request, BRIEFLY).await.unwrap();
+            }
+        }));
+    }
+    for worker in workers {
+        within("the worker is done", worker).await.unwrap();
+    }
+    let fifo = has_queue(&client).await;
+    let rules = Rules { fifo, sections: true, ..Rules::default() };
+    journal.finish(&client, Some(u64::from(tasks * rounds)), &rules).await;
 }
 
 /// F20, FAULTS 22: readers and writers mixed: a writer is always alone.

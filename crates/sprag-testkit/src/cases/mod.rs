@@ -251,6 +251,7 @@ cases! { $
     }
     contention {
         eight_sessions_exclude_each_other
+        tasks_of_one_client_exclude_each_other
         readers_and_writers_mixed
         permits_mixed
         swizzled_connections

@@ -74,6 +74,7 @@ pub const CATALOGUE: &[Tested] = &[
         "queue::waiters_are_granted_in_order",
         "queue::a_release_hands_over",
         "contention::eight_sessions_exclude_each_other",
+        "contention::tasks_of_one_client_exclude_each_other",
         "contention::readers_and_writers_mixed",
         "contention::permits_mixed",
     ], "process cases: exclusion; and the torture run"),
