@@ -295,9 +295,12 @@ fn a_lock_that_is_passed_on_before_it_is_written_has_one_holder() {
     let again = Baton { asks: [2, 2], ..model.clone() };
     let mut models = vec![
         ("baton, a pair", Baton { mighty: false, ..again.clone() }, 11_000),
-        ("baton, three clients, two accidents", model, 300_000),
+        ("baton, three clients, two accidents", model.clone(), 300_000),
+        ("baton within a process", Baton { keyed: true, accidents: 1, ..model }, 50_000),
     ];
     if large() {
+        let keyed = Baton { keyed: true, ..Baton::new() };
+        models.push(("baton within a process, two accidents", keyed, 300_000));
         let calm = Baton { accidents: 0, ..again.clone() };
         models.push(("baton, three who ask again", calm, 150_000));
         let unlucky = Baton { accidents: 1, ..again };
@@ -322,5 +325,15 @@ fn each_rule_of_passing_on_is_needed() {
     ] {
         let model = Baton { rule, ..Baton::new() };
         assert_found(&format!("baton, {rule:?}"), &explore(model));
+    }
+    for rule in [
+        Rule::NoPromise,
+        Rule::ForceSparesHeir,
+        Rule::HeirExpires,
+        Rule::KeyEndsWithHolder,
+        Rule::QuestionNotCounted,
+    ] {
+        let model = Baton { rule, keyed: true, ..Baton::new() };
+        assert_found(&format!("baton within a process, {rule:?}"), &explore(model));
     }
 }

@@ -1,10 +1,14 @@
-//! A lock that is passed on before that is written, as the SQLite store does: one record, and
-//! messages that are slow, lost, or come in another order.
+//! A lock that is passed on before that is written, as the SQLite and the Redis store do: one record,
+//! and messages that are slow, lost, or come in another order.
 //!
 //! Who is let in is told its heir, to whom the record promises the lock. Who gives the lock back
 //! sends its heir the baton first and writes its release then, or never. The heir enters on the
 //! baton if nobody used force since the promise was written; until it hears that the release is
 //! written, it writes that itself before anything of its own.
+//!
+//! In the Redis store it is passed on within a process only, at once and without asking whether force
+//! was used, which the answer to the release tells. There other programs see nothing but a plain key,
+//! and take it when it ends; so it must not end as long as anybody believes to hold the lock.
 //!
 //! A client counts its lease as in [`queue`](super::queue): from its latest question that was
 //! answered "not yet", and from its renewals. Requests are done in one step here: that they may be
@@ -35,6 +39,8 @@ pub struct Baton {
     pub force: bool,
     /// Whether an operator breaks locks.
     pub operator: bool,
+    /// Whether it is as in the Redis store.
+    pub keyed: bool,
     /// How long a lease lasts, in ticks.
     pub ttl: u8,
     /// How many times each of the equals asks for the lock, and how many times the other one.
@@ -44,7 +50,7 @@ pub struct Baton {
     /// What is done.
     pub rule: Rule,
     /// What happened so far.
-    pub happened: Arc<Happened<12>>,
+    pub happened: Arc<Happened<14>>,
 }
 
 /// What is done.
@@ -63,6 +69,11 @@ pub enum Rule {
     /// Wrong: the place of an heir in the queue ends with its time, as that of others does. A
     /// question that is answered "not yet" does not move that time, but what the heir believes.
     HeirExpires,
+    /// Wrong: the plain key ends with the lease of the holder, although its heir may be inside.
+    KeyEndsWithHolder,
+    /// Wrong: the plain key is not kept for longer when the heir asks once more and is told "not yet",
+    /// from which it counts its lease.
+    QuestionNotCounted,
 }
 
 impl Baton {
@@ -73,6 +84,7 @@ impl Baton {
             mighty: true,
             force: true,
             operator: true,
+            keyed: false,
             ttl: 2,
             asks: [1, 2],
             accidents: 2,
@@ -90,6 +102,8 @@ impl Baton {
                 FORCE_AFTER,
                 BROKEN,
                 GONE_PAST,
+                KEY_OUTLASTS,
+                ENTERED_ROBBED,
             ])),
         }
     }
@@ -125,6 +139,8 @@ const FORCE_BEFORE: &str = "a baton did not count, because force was used";
 const FORCE_AFTER: &str = "an heir was robbed by force when it was inside";
 const BROKEN: &str = "an operator broke the lock of one who had passed it on";
 const GONE_PAST: &str = "one of higher priority came after the promise";
+const KEY_OUTLASTS: &str = "the plain key outlasted the lease of the holder for the heir inside";
+const ENTERED_ROBBED: &str = "an heir that was robbed before it entered was told with the answer";
 
 /// Everything there is at one moment. All times are relative to now.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -140,6 +156,10 @@ pub struct State {
     dead: Vec<u8>,
     /// Force has left its mark and has not written yet.
     marked: bool,
+    /// How long the plain key lasts, in ticks; 0 if there is none.
+    key: u8,
+    /// How long the record lets the heir believe in its lease.
+    heir_left: u8,
     /// The largest fence that was written.
     newest: u64,
     /// The largest fence of anybody who entered.
@@ -255,6 +275,8 @@ impl Model for Baton {
             messages: Vec::new(),
             dead: Vec::new(),
             marked: false,
+            key: 0,
+            heir_left: 0,
             newest: 0,
             entered: 0,
             fault: None,
@@ -267,7 +289,7 @@ impl Model for Baton {
                 Client::Idle => {
                     actions.push(Action::Ask(index));
                     if self.force && self.is_mighty(index) {
-                        let marked = state.marked;
+                        let marked = state.marked || self.keyed;
                         let next = if marked { Action::AskByForce } else { Action::LeaveMark };
                         actions.push(next(index));
                     }
@@ -331,6 +353,12 @@ impl Model for Baton {
                         let hold = state.record.holders.iter().find(|hold| mine(hold.lease));
                         hold.is_none_or(|hold| hold.fence.get() == inside.fence)
                     })
+                },
+            ),
+            Property::always(
+                "another program is kept out as long as anybody believes",
+                |model: &Self, state: &State| {
+                    !model.keyed || state.key > 0 || state.believers().count() == 0
                 },
             ),
             Property::always("every step of the machine is right", |_, state: &State| {

@@ -4,15 +4,15 @@ use sprag_core::record::{Acquire, Command, Outcome, Steal};
 use sprag_core::{Holder, LeaseId, Loss, Mode, PartyId, SessionId};
 
 use super::{
-    Action, BROKEN, Baton, Belief, CONFIRMED, Client, ENTERED_EARLY, FORCE_BEFORE, Fault,
-    GONE_PAST, HEIR_DIED, HEIR_FASTER, HOLDER_DIED, Heir, Inside, Message, Rule, State, TOLD_FIRST,
-    TOLD_INSIDE,
+    Action, BROKEN, Baton, Belief, CONFIRMED, Client, ENTERED_EARLY, ENTERED_ROBBED, FORCE_BEFORE,
+    Fault, GONE_PAST, HEIR_DIED, HEIR_FASTER, HOLDER_DIED, Heir, Inside, Message, Rule, State,
+    TOLD_FIRST, TOLD_INSIDE,
 };
 
 /// The store's clock, at every step: what is older moves back instead.
 pub(super) const NOW_MS: u64 = 10_000;
 /// Less than what the mutant `expires_early` is early by.
-const TICK_MS: u64 = 20;
+pub(super) const TICK_MS: u64 = 20;
 /// How many numbers there are for the leases of one client.
 pub(super) const LEASES: u8 = 4;
 
@@ -46,13 +46,18 @@ impl Baton {
             Action::Settle(index) => {
                 let Client::Inside(inside) = state.clients[index] else { return None };
                 self.write_for_predecessor(state, inside.predecessor?);
+                let Client::Inside(inside) = state.clients[index] else { return None };
                 state.clients[index] = Client::Inside(Inside { predecessor: None, ..inside });
             }
             Action::PassOn(index) => {
                 let Client::Inside(inside) = state.clients[index] else { return None };
                 let Inside { lease, predecessor, heir, .. } = inside;
-                state.messages.extend(heir.map(|heir| Message::Baton { from: lease, heir }));
                 state.clients[index] = Client::Leaving { lease, predecessor };
+                let baton = heir.map(|heir| Message::Baton { from: lease, heir });
+                match baton {
+                    Some(baton) if self.keyed => self.hear(state, baton),
+                    baton => state.messages.extend(baton),
+                }
             }
             Action::Withdraw(index) => {
                 let Client::Waiting { lease, .. } = state.clients[index] else { return None };
@@ -62,11 +67,11 @@ impl Baton {
                 let Client::Leaving { lease, predecessor } = state.clients[index] else {
                     return None;
                 };
-                if let Some(predecessor) = predecessor {
+                if let Some(predecessor) = predecessor.filter(|_| !self.keyed) {
                     self.write_for_predecessor(state, predecessor);
                 }
-                self.run(state, &Command::Release { lease: lease_id(lease) });
                 state.clients[index] = Client::Idle;
+                self.release(state, lease);
             }
             Action::GiveUp(index) => state.clients[index] = Client::Idle,
             Action::Crash(index) => self.crash(state, index)?,
@@ -97,6 +102,8 @@ impl Baton {
                 Client::Idle | Client::Leaving { .. } => {}
             }
         }
+        (state.key, state.heir_left) =
+            (state.key.saturating_sub(1), state.heir_left.saturating_sub(1));
         // A lease that ran out stays as it is until somebody reaps it.
         let oldest = NOW_MS - self.ttl_ms();
         for hold in &mut state.record.holders {
@@ -215,7 +222,7 @@ impl Baton {
                 state.clients[index] = Client::Inside(inside);
             }
             (Message::Baton { from, heir }, Client::Waiting { anchor, .. }) => {
-                if !heir.fresh {
+                if !heir.fresh && !self.keyed {
                     self.happened.note(FORCE_BEFORE);
                     if self.rule != Rule::MarkNotAsked {
                         return;
@@ -229,7 +236,7 @@ impl Baton {
                 let predecessor = Some(from);
                 let inside = Inside { lease, fence, anchor, belief, predecessor, heir: None };
                 self.enter(state, index, inside);
-                if forced {
+                if forced && !self.keyed {
                     state.fault = Some(Fault::EnteredRobbed);
                 }
             }
@@ -252,10 +259,25 @@ impl Baton {
     }
 
     fn write_for_predecessor(&self, state: &mut State, predecessor: u8) {
-        let lease = lease_id(predecessor);
-        if self.run(state, &Command::Release { lease }).outcome == Outcome::Done {
+        if self.release(state, predecessor) == Outcome::Done {
             self.happened.note(HEIR_FASTER);
         }
+    }
+
+    /// Writes a release. Within a process its answer tells whoever was let in by it.
+    fn release(&self, state: &mut State, lease: u8) -> Outcome {
+        let outcome = self.run(state, &Command::Release { lease: lease_id(lease) }).outcome;
+        if self.keyed && matches!(outcome, Outcome::Gone(Loss::Stolen { .. })) {
+            for client in &mut state.clients {
+                if let Client::Inside(inside) = client
+                    && inside.predecessor == Some(lease)
+                {
+                    inside.belief = Belief::NoMore;
+                    self.happened.note(ENTERED_ROBBED);
+                }
+            }
+        }
+        outcome
     }
 
     fn crash(&self, state: &mut State, index: usize) -> Option<()> {
@@ -266,7 +288,10 @@ impl Baton {
         if state.has_passed_on(lease_id(lease)) {
             self.happened.note(HOLDER_DIED);
         }
-        state.dead.push(lease);
+        if !self.keyed {
+            // A server does not see whether a process is alive.
+            state.dead.push(lease);
+        }
         state.clients[index] = Client::Idle;
         Some(())
     }

@@ -1,12 +1,14 @@
 //! What the store does in one transaction.
 
 use sprag_core::record::{
-    Applied, Command, Context, Event, EventKind, Expiry, Record, Steal, Wait, apply,
+    self, Applied, Command, Context, Event, EventKind, Expiry, Hold, Record, Steal, Wait, apply,
 };
 use sprag_core::{LeaseId, Loss, SessionId};
 
-use super::step::{NOW_MS, number};
-use super::{Baton, Client, FORCE_AFTER, Fault, HOLDER_SILENT, Heir, Message, Rule, State};
+use super::step::{NOW_MS, TICK_MS, number};
+use super::{
+    Baton, Client, FORCE_AFTER, Fault, HOLDER_SILENT, Heir, KEY_OUTLASTS, Message, Rule, State,
+};
 use crate::models::judge::{granted, judge};
 
 impl Baton {
@@ -55,12 +57,44 @@ impl Baton {
             state.marked = false;
         }
         state.record = applied.record.clone();
+        if self.keyed {
+            self.keep_key(state, command, heir);
+        }
         let told = granted.filter(|(lease, _)| Some(*lease) != lease_of(command));
         if let Some((lease, fence)) = told {
             let heir = self.heir_of(state).filter(|_| state.record.holders[0].lease == lease);
             state.messages.push(Message::Told { lease: number(lease), fence, heir });
         }
         applied
+    }
+
+    /// What becomes of the plain key: it lasts as long as the holder or its heir may believe in a
+    /// lease. That of the heir counts from its last question or sign of life.
+    fn keep_key(&self, state: &mut State, command: &Command, heir_before: Option<record::Heir>) {
+        let heir = state.record.heir;
+        let asks = match command {
+            Command::Acquire(_) => self.rule != Rule::QuestionNotCounted,
+            Command::Renew { .. } => true,
+            _ => false,
+        };
+        state.heir_left = match heir {
+            None => 0,
+            Some(heir) if heir_before != Some(heir) => self.ttl,
+            Some(heir) if asks && lease_of(command) == Some(heir.lease) => self.ttl,
+            Some(_) => state.heir_left,
+        };
+        let left = |hold: &Hold| u8::try_from((hold.expires_ms() - NOW_MS) / TICK_MS).unwrap_or(0);
+        let held = state.record.holders.iter().map(left).max();
+        state.key = match held {
+            Some(left) if self.rule != Rule::KeyEndsWithHolder => {
+                let inside = |client: &Client| matches!(client, Client::Inside(inside) if inside.predecessor.is_some());
+                if left < state.heir_left && state.clients.iter().any(inside) {
+                    self.happened.note(KEY_OUTLASTS);
+                }
+                left.max(state.heir_left)
+            }
+            held => held.unwrap_or(0),
+        };
     }
 
     /// Whether a wrong rule treats the heir as any other waiter.
