@@ -205,12 +205,12 @@ mod tests {
 
     #[test]
     fn an_heir_enters_once_and_knows_who_let_it_in() {
+        let mut relay = passed_on();
+        assert_eq!(relay.predecessor_of(lease(2)), Some(lease(1)));
+        assert_eq!(relay.enter(lease(2)), None, "it is inside");
+        assert_eq!(relay.pass_on(lease(1)), Tenure::default(), "it has left");
         let mut relay = promised();
         assert_eq!(relay.enter(lease(2)), None, "not before it is let in");
-        let mut relay_of_others = passed_on();
-        assert_eq!(relay_of_others.predecessor_of(lease(2)), Some(lease(1)));
-        assert_eq!(relay_of_others.enter(lease(2)), None, "it is inside");
-        assert_eq!(relay_of_others.pass_on(lease(1)), Tenure::default(), "it has left");
         relay.pass_on(lease(1));
         assert_eq!(relay.successor_of(lease(1)), Some(lease(2)), "it is about to enter");
         assert_eq!(relay.granted(lease(2)), Some(fence(8)));

@@ -1,7 +1,7 @@
 //! A record that somebody has damaged (F74): each part of it, told and never taken for a free lock.
 
 use sprag::{Locks, Mode};
-use sprag_testkit::support::LONG;
+use sprag_testkit::support::{LONG, spawn_acquire, until_waiters, within};
 
 use super::Scene;
 
@@ -88,4 +88,24 @@ async fn parts_that_are_missing_are_told() {
     locks.evict("report", guard.fence(), "it hangs").await.unwrap();
     remove(&scene, "o");
     is_seen(&scene.direct(), "lost leases are missing").await;
+}
+
+/// A promise that cannot be read lets in nobody: who was promised the lock may be inside.
+#[tokio::test]
+async fn a_promise_that_is_missing_is_told() {
+    let Some(scene) = Scene::new().await else { return };
+    let locks = scene.direct();
+    let first = locks.lock("report").ttl(LONG).acquire().await.unwrap();
+    let next = spawn_acquire(locks.lock("report").ttl(LONG));
+    until_waiters(&scene.store, "report", 1).await;
+    let heir = spawn_acquire(locks.lock("report").ttl(LONG));
+    until_waiters(&scene.store, "report", 2).await;
+    first.release().await.unwrap();
+    let next = within("handed over", next).await.unwrap().unwrap();
+    remove(&scene, "p");
+    is_told(&scene.direct(), "its promise is missing").await;
+    scene.server.ask(&["HSET", RECORD, "p", "too short"]);
+    is_told(&scene.direct(), "its promise is missing").await;
+    assert!(next.is_valid() && !heir.is_finished());
+    heir.abort();
 }

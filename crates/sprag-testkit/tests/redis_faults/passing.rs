@@ -198,7 +198,7 @@ impl Process {
     }
 
     /// Lets its heir in, and is gone before its release is sent.
-    async fn pass_on_only(&self, index: usize) {
+    fn pass_on_only(&self, index: usize) {
         let lease = self.requests[index].lease;
         assert!(self.store.release(&name("report"), lease).now_or_never().is_none());
     }
@@ -228,7 +228,7 @@ async fn another_program_is_kept_out_while_an_heir_is_inside() {
             let asked = process.store.try_acquire(&process.requests[1]).await.unwrap();
             assert!(matches!(asked, Attempt::Queued(_)));
         }
-        process.pass_on_only(0).await;
+        process.pass_on_only(0);
         let fence = process.enter(1).await;
         // The lease of the one that has left is over; nobody has told the server that it has left.
         let_time_pass(SHORT * 2).await;
@@ -253,7 +253,7 @@ async fn an_heir_may_be_faster_than_who_let_it_in() {
     let Some(scene) = Scene::new().await else { return };
     for first in ["release", "detach", "withdraw"] {
         let process = Process::new(&scene, [LONG; 3]).await;
-        process.pass_on_only(0).await;
+        process.pass_on_only(0);
         let fence = process.enter(1).await;
         match first {
             "release" => assert_eq!(process.release(1).await, Freed::Freed),
