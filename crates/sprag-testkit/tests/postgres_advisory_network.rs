@@ -102,7 +102,8 @@ async fn a_lease_belongs_to_the_session_that_it_is_asked_for_in() {
     let guard = within("acquired", locks.lock(NAME).ttl(LONG).acquire()).await.unwrap();
     let right = "SELECT count(*) FROM sprag.grips AS g JOIN pg_locks AS l USING (pid) \
          WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND g.name = 'report'";
-    assert_eq!(server.sql("postgres", right), "1", "its session has the key");
+    let has = async || server.sql("postgres", right) == "1";
+    eventually("it is written down that its session has the key", has).await;
     let others = Locks::open(&format!("{}?mode=advisory", server.url("postgres"))).unwrap();
     let waiting = spawn_acquire(others.lock(NAME).ttl(LONG));
     // By then it is known who is dead.

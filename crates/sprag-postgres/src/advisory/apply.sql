@@ -1,6 +1,6 @@
 -- One command on one advisory lock. The answer says in which `session` it was done. Where the record
 -- would grant the lock and somebody has its key, `outsider` says who; `leaving` that it was asked to
--- go.
+-- go, `bare` that it was asked to write that down.
 CREATE FUNCTION sprag.advisory_v1(ns text, lock text, command jsonb, lock_key bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,7 +13,12 @@ DECLARE
   outsider text;
   leaving boolean := false;
   had boolean := false;
+  bare text;
+  kept boolean;
 BEGIN
+  PERFORM sprag.settle(lock_key);
+  -- Whoever takes the lock bare meanwhile, and gives it back, has a later fence than is drawn here.
+  kept := what <> 'acquire' OR pg_try_advisory_xact_lock_shared(lock_key);
   IF command ? 'session' THEN
     command := command || jsonb_build_object('session', session);
   END IF;
@@ -27,7 +32,8 @@ BEGIN
         WHERE g.lease = asked AND g.session = current_setting('sprag.session'));
     END IF;
     IF answer -> 'outcome' ? 'granted' AND what IN ('acquire', 'convert')
-      AND NOT sprag.take_grip(ns, lock, asked, lock_key, answer -> 'outcome' -> 'granted' -> 'mode')
+      AND NOT ((had OR kept)
+        AND sprag.take_grip(ns, lock, asked, lock_key, answer -> 'outcome' -> 'granted' -> 'mode'))
     THEN
       -- Who pushes a holder aside has waited for it already.
       urged := sprag.urge_v1(lock_key, CASE WHEN command ? 'steal' THEN 100 ELSE 1000 END);
@@ -46,6 +52,7 @@ BEGIN
       WHEN what = 'convert' AND (command ->> 'queue')::boolean
         AND sprag.mode_of(ns, lock, asked) <> '"shared"' THEN '{"queued": {"ahead": 0}}'::jsonb
       ELSE '"held"' END);
+    bare := sprag.ask_to_write(lock_key, NULL);
   END;
   IF outsider IS NULL AND NOT had AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
     answer := sprag.fresh(ns, lock, command, answer);
@@ -58,7 +65,8 @@ BEGIN
   IF what = 'release' THEN
     PERFORM sprag.let_go(asked);
   END IF;
-  RETURN answer || jsonb_build_object('session', session, 'outsider', outsider, 'leaving', leaving);
+  RETURN answer || jsonb_build_object('session', session, 'outsider', coalesce(bare, outsider),
+    'leaving', leaving, 'bare', bare IS NOT NULL);
 END $$;
 
 -- What a lease has by the record.
@@ -108,12 +116,16 @@ CREATE FUNCTION sprag.renew_advisory_v1(ns text, locks text[], commands jsonb,
   lock_keys bigint[], patience_us bigint) RETURNS TABLE (answer jsonb, session text)
 LANGUAGE plpgsql AS $$
 DECLARE
-  answers jsonb[] := sprag.renew_v1(ns, locks, commands,
-    'sprag_' || current_setting('sprag.session'), patience_us);
+  answers jsonb[];
   mode jsonb;
   asked text;
 BEGIN
   session := current_setting('sprag.session');
+  IF current_setting('sprag.bare') <> '' THEN
+    PERFORM sprag.settle(named.key) FROM (SELECT all_of.key
+      FROM unnest(locks, lock_keys) AS all_of(name, key) ORDER BY all_of.name COLLATE "C") AS named;
+  END IF;
+  answers := sprag.renew_v1(ns, locks, commands, 'sprag_' || session, patience_us);
   FOR place IN 1 .. cardinality(answers) LOOP
     answer := answers[place];
     -- Whose turn it is because another's time was over.

@@ -6,7 +6,7 @@ use sprag_core::clock::{BootClock, Clock};
 use sprag_core::record::Command;
 use sprag_core::record::wire::Answer;
 use sprag_core::store::{Bind, Renewal, Renewed, Request};
-use sprag_core::{Fence, LockName, Operation, Result, SessionId};
+use sprag_core::{Fence, LeaseId, LockName, Operation, Result, SessionId};
 use tokio_postgres::types::Type;
 
 use super::key::key;
@@ -14,13 +14,17 @@ use super::store::AdvisoryStore;
 use crate::error::strange_answer;
 use crate::lease::parts::{self, How};
 use crate::lease::plain::{self, Plain};
-use crate::lease::{LEAVE, RENEW_EACH, TAKE, no_row, written};
+use crate::lease::{RENEW_EACH, no_row, written};
 use crate::link::Call;
 
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
 const RENEW: &str =
     "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4, $5)";
 const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
+/// An exclusive lock, bare if that may be.
+const TAKE: &str = "SELECT sprag.take_bare_v1($1, $2, $3, $4, $5, $6, $7)";
+/// A release.
+const LEAVE: &str = "SELECT sprag.leave_bare_v1($1, $2, $3, $4, $5)";
 /// What is worth preparing.
 pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
@@ -33,6 +37,8 @@ pub(super) struct Done {
     pub(super) session: String,
     pub(super) outsider: Option<String>,
     pub(super) leaving: bool,
+    /// Whether who has it was asked to write that down.
+    pub(super) bare: bool,
 }
 
 /// What the answer says about the session lock.
@@ -41,14 +47,16 @@ struct Grip {
     session: String,
     outsider: Option<String>,
     leaving: bool,
+    #[serde(default)]
+    bare: bool,
 }
 
 impl Done {
     fn read(text: &str) -> Result<Self> {
         let answer = Answer::read(text).map_err(strange_answer)?;
-        let Grip { session, outsider, leaving } =
+        let Grip { session, outsider, leaving, bare } =
             serde_json::from_str(text).map_err(strange_answer)?;
-        Ok(Self { answer, session, outsider, leaving })
+        Ok(Self { answer, session, outsider, leaving, bare })
     }
 }
 
@@ -61,6 +69,17 @@ pub(super) enum Either {
 /// The session is put in by the server, which knows it.
 pub(super) fn any_session() -> SessionId {
     SessionId::from_u128(0)
+}
+
+/// The server's time, and which way it went.
+fn read(text: &str) -> Result<(u64, Either)> {
+    Ok(match Plain::read(text)? {
+        Plain::Short { now_us, fence, session } => (now_us, Either::Short(fence, session)),
+        Plain::Long(_) => {
+            let done = Done::read(text)?;
+            (done.answer.now_us, Either::Long(Box::new(done)))
+        }
+    })
 }
 
 impl AdvisoryStore {
@@ -91,12 +110,6 @@ impl AdvisoryStore {
     ) -> Result<Either> {
         let sent = BootClock.now();
         let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let read = |text: &str| match Plain::read(text)? {
-            Plain::Short { now_us, fence, session } => Ok((now_us, Either::Short(fence, session))),
-            Plain::Long(_) => {
-                Done::read(text).map(|done| (done.answer.now_us, Either::Long(Box::new(done))))
-            }
-        };
         let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
         let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
         self.rows.link.learn(now_us / 1000, sent);
@@ -118,9 +131,29 @@ impl AdvisoryStore {
         }
         let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
         let call = call.text(written(&command, self.capability.max_waiters));
-        let call = plain::wish(call, request, not_after_ms).with(NO_CHANNEL, Type::TEXT);
+        let call = plain::wish(call, request, not_after_ms);
         let call = call.key(key(&self.rows.namespace, name.as_str()));
         self.send(Operation::Acquire, name, call).await
+    }
+
+    /// Gives the lock back. A bare visit is told to the trail later, unless it is alone.
+    pub(super) async fn leave(&self, name: &LockName, lease: LeaseId) -> Result<Either> {
+        let visits = &self.holdings.visits;
+        let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
+        let call = call.text(lease.to_string()).key(key(&self.rows.namespace, name.as_str()));
+        let call = call.with(visits.tell_at_once(), Type::BOOL);
+        let sent = BootClock.now();
+        let rows = self.rows.ask(Operation::Release, call).await.map_err(|error| error.on(name))?;
+        let text: &str = rows.first().ok_or_else(no_row)?.get(0);
+        let (now_us, answer) =
+            read(text).map_err(|error| error.during(Operation::Release).on(name))?;
+        if matches!(answer, Either::Short(..))
+            && let Some(line) = text.splitn(4, ' ').nth(3)
+        {
+            visits.add(now_us, line);
+        }
+        self.rows.link.learn(now_us / 1000, sent);
+        Ok(answer)
     }
 
     /// Renews in one statement, as many of the first as there is time for.

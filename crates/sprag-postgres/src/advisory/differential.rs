@@ -3,7 +3,8 @@
 //! who was let in must have the session lock.
 //!
 //! Nobody is pushed aside in these, and no time is over: who has the session lock has to let go of it
-//! then, which takes more than one command. Nor does it matter when a lease was renewed last: one that
+//! then, which takes more than one command. What is bare is written down before another session's
+//! command, as if it had asked. Nor does it matter when a lease was renewed last: one that
 //! was granted by another session counts from when it is taken.
 
 use fastrand::Rng;
@@ -14,12 +15,13 @@ use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
 use tokio_postgres::{Client, NoTls};
 
-use crate::lease::differential::{Left, PREPARE, any_seed};
+use crate::lease::differential::{Left, any_seed, schema};
 
 const SEQUENCES: usize = 1_000;
 const SESSIONS: usize = 3;
 
 const BEGIN: &str = "SELECT pg_advisory_unlock_all(); DELETE FROM sprag.grip; \
+     UPDATE sprag.number SET last = 0; SET sprag.bare = ''; SET sprag.wanted = ''; \
      SELECT pg_advisory_lock_shared(1936749156, hashtext(current_setting('sprag.session')))";
 const STEP: &str =
     "SELECT sprag.run_step($1::text, $2::text::jsonb, NULL, hashtextextended($1, 0))::text";
@@ -36,7 +38,7 @@ async fn sessions(database: &Database) -> Vec<(SessionId, Client)> {
         let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         if number == 1 {
-            client.batch_execute(&format!("{}{PREPARE}", crate::SQL)).await.unwrap();
+            client.batch_execute(&schema()).await.unwrap();
         }
         let session = SessionId::from_u128(number as u128);
         let begin = format!("SET sprag.session = '{session}'; SET sprag.quiet_until = 0");
@@ -57,13 +59,24 @@ fn plain(record: &Record) -> Record {
     record
 }
 
+async fn write_down(client: &Client, us: u64) {
+    let beat = format!("SET sprag.now_us = {us}; SELECT sprag.beat_v1('{{}}')");
+    client.batch_execute(&beat).await.unwrap();
+}
+
 async fn run(sequence: &Sequence, lock: &str, sessions: &[(SessionId, Client)]) {
     for (_, client) in sessions {
         client.batch_execute(BEGIN).await.unwrap();
     }
     let steps = sequence.commands.iter().zip(sequence.written()).zip(&sequence.applied);
     for ((command, (text, us)), applied) in steps {
-        let (_, client) = &sessions[Sequence::session_of(command, SESSIONS)];
+        let place = Sequence::session_of(command, SESSIONS);
+        let others = sessions.iter().enumerate().filter(|(other, _)| *other != place);
+        for (_, (_, other)) in others {
+            // As if they were asked to.
+            write_down(other, us).await;
+        }
+        let (_, client) = &sessions[place];
         let step = format!("[{text},\"{us}\"]");
         let said = client.query_one(STEP, &[&lock, &step]).await.unwrap().get::<_, String>(0);
         let answer = Answer::read(&said).unwrap();
@@ -75,6 +88,9 @@ async fn run(sequence: &Sequence, lock: &str, sessions: &[(SessionId, Client)]) 
             let has = client.query_one(HAS, &[&lock, &mode]).await.unwrap().get::<_, i64>(0);
             assert_eq!(has, 1, "no session lock: {command:?} of {:#?}", sequence);
         }
+    }
+    for (_, client) in sessions {
+        write_down(client, sequence.times_us[sequence.times_us.len() - 1]).await;
     }
     let left = sessions[0].1.query_one(LEFT, &[&lock]).await.unwrap().get::<_, String>(0);
     let (found, ..) = serde_json::from_str::<Left>(&left).unwrap().read();

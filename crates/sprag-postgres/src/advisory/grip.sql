@@ -123,11 +123,16 @@ END $$;
 -- lock with a name is. Shared, so that a session with an equal hash may live too.
 CREATE FUNCTION sprag.begin_session_v1(session text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM set_config('sprag.session', session, false);
+  PERFORM set_config('sprag.session', session, false), set_config('sprag.bare', '', false),
+    set_config('sprag.wanted', '', false), set_config('sprag.ended', '', false);
   -- Its locks end with the server: nothing of it has to be on the disk.
   PERFORM set_config('synchronous_commit', 'off', false);
   PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));
   INSERT INTO sprag.era VALUES (sprag.now_us()) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    -- Whoever else begins waits for this.
+    PERFORM sprag.raise_fences(1000000);
+  END IF;
   -- No session outlives a crash, so this is true for as long as it lives.
   PERFORM set_config('sprag.forgotten', e.since_us::text, false),
     set_config('sprag.quiet_until', (e.since_us + 6000000)::text, false) FROM sprag.era AS e;
@@ -304,14 +309,15 @@ BEGIN
   RETURN who;
 END $$;
 
--- How often this session has a right to a key.
+-- How often this session has a right to a key; see bare.sql for those that are not written.
 CREATE FUNCTION sprag.rights_to(its_key bigint, is_shared boolean) RETURNS bigint
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT count(*) FROM sprag.grip AS g WHERE g.key = its_key
       AND g.session = current_setting('sprag.session') AND g.shared = is_shared)
     + (SELECT count(*) FROM sprag.lock AS k WHERE NOT is_shared AND k.key = its_key
-      AND k.plain_lease IS NOT NULL AND k.plain_session = current_setting('sprag.session'));
+      AND k.plain_lease IS NOT NULL AND k.plain_session = current_setting('sprag.session'))
+    + CASE WHEN is_shared THEN 0 ELSE sprag.noted(its_key) END;
 END $$;
 
 -- After a statement that failed half-way: lets go of what no grip is for. A session may have a key
@@ -339,6 +345,8 @@ BEGIN
       PERFORM pg_advisory_lock(held.key) FROM generate_series(1, rights);
     END IF;
   END LOOP;
+  PERFORM sprag.forget_note(line) FROM sprag.notes() AS line
+    WHERE NOT sprag.has_key(pg_backend_pid(), split_part(line, E'\t', 2)::bigint);
 END $$;
 
 -- For people: who has which session lock.
@@ -346,11 +354,3 @@ CREATE VIEW sprag.grips AS
   SELECT g.space, g.name, g.key, g.shared, g.pid FROM sprag.grip AS g
   UNION ALL SELECT k.space, k.name, k.key, false, k.plain_pid FROM sprag.lock AS k
     WHERE k.plain_lease IS NOT NULL AND k.plain_pid IS NOT NULL;
-
--- Who has a lock that nobody has by its record.
-CREATE FUNCTION sprag.look_outside_v1(ns text, lock text, lock_key bigint) RETURNS text
-LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM sprag.bury_sessions(ns, lock, NULL);
-  RETURN sprag.outsider(ns, lock, lock_key);
-END $$;

@@ -7,6 +7,7 @@ use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::wakeups::Wakeups;
 use sprag_core::{LeaseId, LockName};
 
+use super::bare::Visits;
 use super::pulse::Pulse;
 use super::watched::Watched;
 
@@ -19,6 +20,7 @@ pub(crate) struct Holdings {
     pub(crate) pulse: Pulse,
     pub(crate) wakeups: Wakeups,
     pub(crate) watched: Watched,
+    pub(crate) visits: Visits,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,9 @@
 //! Session locks of one connection: [`AdvisoryStore`].
 
 mod ask;
+mod bare;
+#[cfg(test)]
+mod bare_races;
 #[cfg(test)]
 mod differential;
 mod holdings;
@@ -13,6 +16,7 @@ mod transaction;
 mod watched;
 
 pub(crate) use ask::PREPARED;
+pub(crate) use bare::TELL;
 pub(crate) use holdings::Holdings;
 pub use key::key;
 pub(crate) use pulse::{Life, Vital};

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use super::bare::TELL;
 use super::holdings::Holdings;
 use crate::config::PostgresConfig;
 use crate::error::from_postgres;
@@ -26,9 +27,13 @@ const KEEPALIVES: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), \
      ('tcp_keepalives_count', '3'), ('tcp_user_timeout', '11000')) AS ours(name, value)";
 const BEGIN: &str = "SELECT sprag.begin_session_v1($1)::text";
+const ENTER: &str = "SELECT sprag.enter_v1($1, $2)::text";
+const BEAT_ONCE: &str = "SELECT sprag.beat_v1($1)::text";
 const LET_GO: &str = "SELECT sprag.let_go_v1($1, $2)::text";
 /// What a session is told that has a lock without right.
 const URGED: &str = "let go";
+/// What a session is told that has a lock bare; then comes its key, or nothing if all are meant.
+const WRITE: &str = "write ";
 
 /// The session of the connection that has the locks.
 #[derive(Debug, Default)]
@@ -41,6 +46,8 @@ pub(crate) struct Pulse {
 struct Beat {
     session: String,
     until: Moment,
+    /// The session that was there last, which may be this one.
+    last: String,
 }
 
 impl Pulse {
@@ -56,7 +63,8 @@ impl Pulse {
     }
 
     fn begin(&self, session: &str, sent: Moment) {
-        *self.beat() = Beat { session: session.to_owned(), until: sent.plus(SURE) };
+        let (session, last) = (session.to_owned(), session.to_owned());
+        *self.beat() = Beat { session, until: sent.plus(SURE), last };
     }
 
     fn answered(&self, session: &str, sent: Moment) {
@@ -69,10 +77,17 @@ impl Pulse {
     fn end(&self, session: &str) {
         let mut beat = self.beat();
         if beat.session == session {
-            *beat = Beat::default();
+            (beat.session, beat.until) = Default::default();
         }
         drop(beat);
         self.ended.notify_one();
+    }
+
+    /// Nothing is held any more in the session that was there last.
+    fn give_up(&self) -> String {
+        let last = self.beat().last.clone();
+        self.end(&last);
+        last
     }
 
     fn beat(&self) -> MutexGuard<'_, Beat> {
@@ -92,20 +107,27 @@ pub(crate) struct Life {
     vital: Vital,
     session: String,
     urged: Arc<Notify>,
+    /// The keys of bare locks that others want.
+    wanted: Arc<Mutex<Vec<i64>>>,
 }
 
 impl Vital {
     /// The session of a new connection.
     pub(crate) fn life(&self) -> Life {
         let session = SessionId::random(&OsEntropy).to_string();
-        Life { vital: self.clone(), session, urged: Arc::default() }
+        Life { vital: self.clone(), session, urged: Arc::default(), wanted: Arc::default() }
     }
 }
 
 impl Life {
     /// Takes in what the server tells this session.
     pub(crate) fn hear(&self, payload: &str) {
-        if payload == URGED {
+        if let Some(key) = payload.strip_prefix(WRITE) {
+            let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.extend(key.parse::<i64>());
+            drop(wanted);
+            self.urged.notify_one();
+        } else if payload == URGED {
             self.urged.notify_one();
         } else {
             self.wake(payload);
@@ -133,6 +155,9 @@ impl Life {
         client.query_typed(KEEPALIVES, &[]).await.map_err(failed)?;
         let sent = BootClock.now();
         client.query_typed(BEGIN, &[(&self.session, Type::TEXT)]).await.map_err(failed)?;
+        let last = self.vital.holdings.pulse.give_up();
+        let entered = [(&config.namespace as _, Type::TEXT), (&last as _, Type::TEXT)];
+        client.query_typed(ENTER, &entered).await.map_err(failed)?;
         // The name is made of letters and digits only.
         let subscribe = format!("LISTEN sprag_{}", self.session);
         client.batch_execute(&subscribe).await.map_err(failed)?;
@@ -152,14 +177,10 @@ impl Life {
             }
             let Some(client) = client.upgrade() else { return };
             let sent = BootClock.now();
-            let overdue = holdings.overdue(&self.session);
-            let said = [(&namespace as _, Type::TEXT), (&overdue as _, Type::TEXT_ARRAY)];
-            let asked = tokio::time::timeout(SURE, client.query_typed(LET_GO, &said)).await;
-            match asked {
-                Ok(Ok(_)) => holdings.pulse.answered(&self.session, sent),
+            match tokio::time::timeout(SURE, self.beat(&client, &namespace)).await {
+                Ok(Ok(())) => holdings.pulse.answered(&self.session, sent),
+                // Whoever takes a session for dead may be right until it has noted that it lives.
                 Ok(Err(error)) if error.as_db_error().is_some() => {
-                    // That too is a sign of life.
-                    holdings.pulse.answered(&self.session, sent);
                     tracing::warn!(target: "sprag::postgres", %error, "the session is not checked");
                 }
                 Ok(Err(_)) | Err(_) => {
@@ -167,6 +188,30 @@ impl Life {
                     return;
                 }
             }
+        }
+    }
+
+    /// Writes down what is bare, and lets go of what this session has no right to any more. Only the
+    /// first is a sign of life.
+    async fn beat(&self, client: &Client, namespace: &str) -> Result<(), tokio_postgres::Error> {
+        let holdings = &self.vital.holdings;
+        let wanted =
+            std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        client.query_typed(BEAT_ONCE, &[(&wanted, Type::INT8_ARRAY)]).await?;
+        let overdue = holdings.overdue(&self.session);
+        let said = [(&namespace as _, Type::TEXT), (&overdue as _, Type::TEXT_ARRAY)];
+        let mut rest = client.query_typed(LET_GO, &said).await.map(drop);
+        if rest.is_ok()
+            && let Some(visits) = holdings.visits.take()
+        {
+            rest = client.query_typed(TELL, &[(&visits, Type::TEXT_ARRAY)]).await.map(drop);
+        }
+        match rest {
+            Err(error) if error.as_db_error().is_some() => {
+                tracing::warn!(target: "sprag::postgres", %error, "the session is not cleared up");
+                Ok(())
+            }
+            rest => rest,
         }
     }
 }

@@ -18,7 +18,8 @@ use sprag_core::{
 };
 use tokio_postgres::types::Type;
 
-use super::ask::{Done, Either, NO_CHANNEL, any_session};
+use super::ask::{Done, Either, any_session};
+use super::bare::{Pause, TELL};
 use super::holdings::Holdings;
 use super::key::key;
 use super::pulse::Vital;
@@ -26,10 +27,11 @@ use crate::config::{LockKind, PostgresConfig};
 use crate::error::STORE;
 use crate::lease::parts::Parts;
 use crate::lease::plain;
-use crate::lease::{LEAVE, PostgresStore};
+use crate::lease::{PostgresStore, no_row};
 use crate::link::Call;
 
-const LOOK_OUTSIDE: &str = "SELECT sprag.look_outside_v1($1, $2, $3)";
+const LOOK_OUTSIDE: &str = "SELECT outsider, is_bare FROM sprag.look_outside_v1($1, $2, $3)";
+const LOOK_BARE: &str = "SELECT sprag.look_bare_v1($1)";
 const BURY: &str = "SELECT sprag.bury_all_sessions_v1($1)::text";
 /// How long a process that has lost a lock may take to let go of it, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -121,6 +123,22 @@ impl AdvisoryStore {
         others.for_each(|session| self.holdings.watched.add(session, name));
     }
 
+    /// Who has a lock that nobody has by its record.
+    async fn look_outside(&self, operation: Operation, name: &LockName) -> Result<Option<String>> {
+        let mut pause = Pause::new(&self.rows.link);
+        loop {
+            let call = Call::new(LOOK_OUTSIDE)
+                .text(&self.rows.namespace)
+                .text(name.as_str())
+                .key(key(&self.rows.namespace, name.as_str()));
+            let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
+            let row = rows.first().ok_or_else(|| no_row().during(operation).on(name))?;
+            if !row.get::<_, bool>(1) || !pause.has_waited().await {
+                return Ok(row.get(0));
+            }
+        }
+    }
+
     /// What a waiter was granted meanwhile by the release of another of this process.
     fn handed(&self, request: &Request) -> Option<Attempt> {
         let wakeups = &self.holdings.wakeups;
@@ -152,13 +170,18 @@ impl Store for AdvisoryStore {
             }
             wakeups.open(request.lease);
         }
-        let mut done = match self.acquire(request).await? {
-            Either::Short(fence, session) => {
-                self.keep(request, session);
-                wakeups.close(request.lease);
-                return Ok(plain::granted(fence));
+        let mut pause = Pause::new(&self.rows.link);
+        let mut done = loop {
+            match self.acquire(request).await? {
+                Either::Short(fence, session) => {
+                    self.keep(request, session);
+                    wakeups.close(request.lease);
+                    return Ok(plain::granted(fence));
+                }
+                // Who has it is about to write that down, or to let go of it.
+                Either::Long(done) if done.bare && pause.has_waited().await => {}
+                Either::Long(done) => break *done,
             }
-            Either::Long(done) => *done,
         };
         if done.leaving && !request.queue {
             // Who does not come back has to wait here, or leaves what it was granted.
@@ -228,10 +251,7 @@ impl Store for AdvisoryStore {
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
         self.holdings.wakeups.close(lease);
-        let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
-        let call = call.text(lease.to_string()).with(NO_CHANNEL, Type::TEXT);
-        let call = call.key(key(&self.rows.namespace, name.as_str()));
-        let released = match self.send(Operation::Release, name, call).await? {
+        let released = match self.leave(name, lease).await? {
             Either::Short(..) => Released::Freed,
             Either::Long(done) => done.answer.outcome.into_released(),
         };
@@ -244,12 +264,7 @@ impl Store for AdvisoryStore {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockView> {
-        let call = Call::new(LOOK_OUTSIDE)
-            .text(&self.rows.namespace)
-            .text(name.as_str())
-            .key(key(&self.rows.namespace, name.as_str()));
-        let rows = self.rows.ask(Operation::Inspect, call).await.map_err(|error| error.on(name))?;
-        let outsider: Option<String> = rows.first().and_then(|row| row.get(0));
+        let outsider = self.look_outside(Operation::Inspect, name).await?;
         let mut view = self.rows.inspect(name).await?;
         if view.holders.is_empty() {
             view.holders.extend(outsider.as_deref().map(stranger));
@@ -260,13 +275,26 @@ impl Store for AdvisoryStore {
     async fn list(&self, listing: &Listing) -> Result<Page> {
         let call = Call::new(BURY).text(&self.rows.namespace);
         self.rows.ask(Operation::List, call).await?;
-        self.rows.list(listing).await
+        let mut pause = Pause::new(&self.rows.link);
+        loop {
+            let call = Call::new(LOOK_BARE).text(&self.rows.namespace);
+            let rows = self.rows.ask(Operation::List, call).await?;
+            let is_bare = rows.first().is_some_and(|row| row.get(0));
+            if !is_bare || !pause.has_waited().await {
+                return self.rows.list(listing).await;
+            }
+        }
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         let command = Command::evict(eviction);
-        let done = self.run(Operation::Evict, &eviction.name, &command).await?;
-        let evicted = done.answer.outcome.into_evicted();
+        let run = || self.run(Operation::Evict, &eviction.name, &command);
+        let mut evicted = run().await?.answer.outcome.into_evicted();
+        if !matches!(evicted, Evicted::Broken(_)) {
+            // It may not have been written down yet who has it.
+            self.look_outside(Operation::Evict, &eviction.name).await?;
+            evicted = run().await?.answer.outcome.into_evicted();
+        }
         if matches!(evicted, Evicted::Broken(_))
             && let Some(who) = self.urge(&eviction.name, PATIENCE, URGES * 5).await?
         {
@@ -290,6 +318,10 @@ impl Store for AdvisoryStore {
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        if let Some(visits) = self.holdings.visits.take() {
+            let call = Call::new(TELL).with(visits, Type::TEXT_ARRAY);
+            self.rows.ask(Operation::Audit, call).await?;
+        }
         self.rows.audit(query).await
     }
 

@@ -8,6 +8,6 @@ mod statements;
 mod store;
 mod trail;
 
-pub(crate) use statements::{LEAVE, RENEW_EACH, TAKE};
+pub(crate) use statements::RENEW_EACH;
 pub use store::PostgresStore;
 pub(crate) use store::{no_row, written};

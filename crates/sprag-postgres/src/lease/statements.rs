@@ -7,9 +7,9 @@ use sprag_core::record::{Hold, Record, Wait};
 /// One command on one lock.
 pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $4)::text";
 /// An exclusive lock, the short way if there is one; of advisory locks, with its key.
-pub(crate) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7, $8)";
+pub(super) const TAKE: &str = "SELECT sprag.take_v1($1, $2, $3, $4, $5, $6, $7, $8)";
 /// A release, the short way if there is one.
-pub(crate) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4, $5)";
+pub(super) const LEAVE: &str = "SELECT sprag.leave_v1($1, $2, $3, $4, $5)";
 /// Many renewals, as many as fit into the time given.
 pub(super) const RENEW: &str =
     "SELECT unnest(sprag.renew_v1($1, $2, $3::text::jsonb, $4, $5))::text";

@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::pace::Pace;
@@ -34,7 +35,7 @@ use tokio_postgres::types::{ToSql, Type};
 use self::connect::{Connector, Line};
 use self::ear::Ear;
 use self::lane::Looked;
-use crate::advisory::Vital;
+use crate::advisory::{TELL, Vital};
 use crate::config::PostgresConfig;
 use crate::error::{error, no_answer};
 
@@ -123,6 +124,17 @@ impl Desk {
         line.as_ref().filter(|line| !line.is_broken()).map(Arc::clone)
     }
 
+    /// What is kept for the trail is told in the end.
+    async fn tell_visits(&self) {
+        let visits = self.ear.holdings.as_ref().and_then(|holdings| holdings.visits.take());
+        if let (Some(line), Some(visits)) = (self.line(), visits) {
+            let call = Call::new(TELL).with(visits, Type::TEXT_ARRAY);
+            let told = line.ask(&self.connector.config, &call);
+            let told = tokio::time::timeout(self.connector.config.timeout, told).await;
+            tracing::debug!(target: "sprag::postgres", told = ?told.is_ok(), "the trail is told");
+        }
+    }
+
     fn set_line(&self, line: Option<Arc<Line>>) {
         *self.line.lock().unwrap_or_else(PoisonError::into_inner) = line;
     }
@@ -190,6 +202,7 @@ impl Link {
                     None => tokio::spawn(listener::listen(connector, channel, wakeups, wish)),
                 };
                 serve(&shared, inbox, measured, opened).await;
+                shared.tell_visits().await;
                 listener.abort();
                 shared.set_line(None);
             });
@@ -225,6 +238,14 @@ impl Link {
             }
         }
         answered.await.map_err(|_| ended())?
+    }
+
+    /// Sleeps, on the thread: whoever asks may be on no runtime.
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        if let Some(runtime) = self.desk.runtime.get() {
+            // If it is aborted the thread has ended, and there is nothing to wait for.
+            runtime.spawn(async move { tokio::time::sleep(duration).await }).await.ok();
+        }
     }
 
     /// From now on wake-ups are listened for.

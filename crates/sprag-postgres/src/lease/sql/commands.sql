@@ -1,7 +1,10 @@
 -- What a lock can be asked to do. A port of `record::apply`, name by name.
 
+-- Bare locks that were given back are remembered by their session.
 CREATE FUNCTION sprag.gone_outcome(s sprag.step, lease text) RETURNS jsonb LANGUAGE sql STABLE
-RETURN jsonb_build_object('gone', coalesce(sprag.gone_reason(s.gone, lease), '"state_lost"'));
+RETURN jsonb_build_object('gone', coalesce(sprag.gone_reason(s.gone, lease),
+  CASE WHEN position(lease IN coalesce(current_setting('sprag.ended', true), '')) > 0
+    THEN '"released"'::jsonb END, '"state_lost"'));
 
 CREATE FUNCTION sprag.ahead_of(ns text, lock text, wait jsonb) RETURNS bigint
 LANGUAGE plpgsql AS $$

@@ -61,6 +61,7 @@ CREATE FUNCTION sprag.take_v1(ns text, lock text, command text, asked text, ttl_
   not_after_ms bigint, channel text, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   my_session text;
+  number bigint;
   new_fence bigint;
   us bigint;
   last bigint;
@@ -70,17 +71,18 @@ BEGIN
     IF sprag.is_quiet() OR NOT pg_try_advisory_lock(lock_key) THEN
       RETURN sprag.advisory_v1(ns, lock, command::jsonb, lock_key)::text;
     END IF;
+    number := nextval('sprag.fences');
   END IF;
   UPDATE sprag.lock AS k
     SET version = k.version + 1, tickets = k.tickets + 1, permits = NULL,
-      fence = greatest(k.fence + 1, sprag.now_us()), plain = command, plain_lease = asked,
+      fence = greatest(k.fence + 1, coalesce(number, sprag.now_us())), plain = command, plain_lease = asked,
       plain_us = sprag.now_us(), plain_ttl_ms = take_v1.ttl_ms, key = coalesce(k.key, lock_key),
       plain_session = my_session,
       plain_pid = CASE WHEN my_session IS NOT NULL THEN pg_backend_pid() END
     WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NULL AND k.holders = '[]'
       AND k.waiting = 0 AND sprag.now_us() / 1000 <= not_after_ms
       AND position(asked IN k.ended) = 0 AND (k.gone = '[]' OR position(asked IN k.gone::text) = 0)
-      AND greatest(k.fence + 1, sprag.now_us()) <= 9007199254740991
+      AND greatest(k.fence + 1, coalesce(number, sprag.now_us())) <= 9007199254740991
     RETURNING k.fence, k.plain_us INTO new_fence, us;
   IF NOT FOUND THEN
     RETURN sprag.take_more(ns, lock, command, asked, ttl_ms, not_after_ms, channel, lock_key);

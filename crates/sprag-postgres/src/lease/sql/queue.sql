@@ -94,8 +94,11 @@ BEGIN
     FOR UPDATE;
   us := sprag.now_us();
   ms := us / 1000;
-  new_fence := greatest(its_fence + 1, us);
-  IF its_fence IS NULL OR until_ms <= ms OR new_fence > 9007199254740991 THEN
+  IF its_fence IS NULL OR until_ms <= ms THEN
+    RETURN NULL;
+  END IF;
+  new_fence := greatest(its_fence + 1, sprag.draw(us));
+  IF new_fence > 9007199254740991 THEN
     RETURN NULL;
   END IF;
   DELETE FROM sprag.waiter AS w

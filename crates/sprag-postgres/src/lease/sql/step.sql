@@ -110,10 +110,12 @@ END $$;
 -- ---- promote -------------------------------------------------------------------------------
 
 CREATE FUNCTION sprag.next_fence(INOUT s sprag.step) LANGUAGE plpgsql AS $$
+DECLARE
+  next bigint := greatest(s.fence + 1, sprag.draw(s.now_us));
 BEGIN
-  s.exhausted := greatest(s.fence + 1, s.now_us) > 9007199254740991;
+  s.exhausted := next > 9007199254740991;
   IF NOT s.exhausted THEN
-    s.fence := greatest(s.fence + 1, s.now_us);
+    s.fence := next;
   END IF;
 END $$;
 
@@ -150,6 +152,10 @@ DECLARE
   hold jsonb;
   forced boolean := (wait ->> 'priority')::int = 127;
 BEGIN
+  IF s.holders = '[]' THEN
+    -- Of an advisory lock there may have been others since, who left nothing here.
+    s.fence := greatest(s.fence, sprag.last_number());
+  END IF;
   IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0
     OR s.fence <= sprag.forgotten() THEN
     s := sprag.next_fence(s);
