@@ -86,6 +86,9 @@ impl Relay {
         heir: Option<Heir>,
     ) -> bool {
         let grant = fence.map(|fence| Grant { fence, tenure: Tenure { predecessor: None, heir } });
+        if grant.is_none() {
+            self.disinherit(lease);
+        }
         if let Some(awaited) = self.awaited.get_mut(&lease) {
             // This says more than that its predecessor let it in.
             *awaited = grant;
@@ -146,6 +149,14 @@ impl Relay {
             self.awaited.insert(next, Some(Grant { fence, tenure }));
         }
         Tenure { heir, ..tenure }
+    }
+
+    /// `lease` is not to be let in by who would: it was robbed of its place.
+    pub(crate) fn disinherit(&mut self, lease: LeaseId) {
+        for held in self.held.values_mut() {
+            let heir = &mut held.grant.tenure.heir;
+            *heir = heir.filter(|heir| heir.lease != lease);
+        }
     }
 
     /// From now on `lease` lets in nobody by itself, whatever is heard.
@@ -263,6 +274,15 @@ mod tests {
         assert!(relay.hear(lease(1), None, None));
         assert_eq!(relay.pass_on(lease(1)), Tenure::default());
         assert_eq!(relay.enter(lease(2)), None);
+    }
+
+    #[test]
+    fn an_heir_that_was_robbed_of_its_place_is_not_let_in() {
+        let mut relay = promised();
+        assert!(!relay.hear(lease(2), None, None));
+        assert_eq!(relay.pass_on(lease(1)), Tenure::default());
+        assert_eq!(relay.enter(lease(2)), None);
+        assert!(relay.is_open(lease(2)), "it asks, and is told");
     }
 
     #[test]

@@ -119,6 +119,19 @@ impl Wakeups {
         }
     }
 
+    /// What `lease`, which may have entered, was promised is taken back: by one that cannot tell it
+    /// from a mere hint. One that waits is not let in by its predecessor, and one whose predecessor
+    /// has not written that it was let in has to leave.
+    pub fn take_back(&self, lease: LeaseId) {
+        let mut relay = self.relay();
+        relay.disinherit(lease);
+        let told = relay.predecessor_of(lease).is_some() && relay.sever(lease);
+        drop(relay);
+        if told {
+            self.tell_severed();
+        }
+    }
+
     /// Whether `lease` is inside without a right to be, see
     /// [`Store::is_severed`](crate::Store::is_severed).
     pub fn is_severed(&self, lease: LeaseId) -> bool {

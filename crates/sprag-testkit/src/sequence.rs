@@ -3,7 +3,9 @@
 
 use fastrand::Rng;
 use sprag_core::record::wire::{self, Answer};
-use sprag_core::record::{Acquire, Applied, Command, Event, Hold, Outcome, Record, Steal, apply};
+use sprag_core::record::{
+    Acquire, Applied, Command, Event, EventKind, Hold, Outcome, Record, Steal, apply,
+};
 use sprag_core::{Fence, Holder, LeaseId, Loss, Mode, PartyId, SessionId, TaskInfo};
 
 const LONGEST: usize = 10;
@@ -21,6 +23,8 @@ enum Theme {
     Anything,
     /// Exclusive, one after the other: what stores have short ways for.
     Turns,
+    /// Exclusive, with a queue that is seldom empty: what stores make promises for.
+    Crowd,
     Readers,
     Permits,
     /// A queue of those who are alike, in which the lock goes on and on.
@@ -30,7 +34,7 @@ enum Theme {
 fn any_mode(random: &mut Rng, theme: Theme) -> Mode {
     let kinds = match theme {
         Theme::Anything => 0..6,
-        Theme::Turns | Theme::Passing => 0..2,
+        Theme::Turns | Theme::Crowd | Theme::Passing => 0..2,
         Theme::Readers => 1..5,
         Theme::Permits => 5..6,
     };
@@ -146,10 +150,62 @@ fn any_blow(random: &mut Rng, record: &Record, number: u128, hold: &Hold, now_ms
     Command::Acquire(Box::new(acquire))
 }
 
+/// A command of [`Theme::Crowd`].
+fn any_of_crowd(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
+    let Some(hold) = record.holders.first() else { return any_comer(random, record, now_ms) };
+    let (lease, fence) = (hold.lease, hold.fence);
+    let waits = record.waiters.get(random.usize(..3)).map_or(lease, |wait| wait.lease);
+    // Most of what is odd comes when there is an heir to whom it matters.
+    let odd = if record.heir.is_some() { 24 } else { 17 };
+    match random.u32(..odd) {
+        ..9 => any_comer(random, record, now_ms),
+        9..16 => Command::Release { lease },
+        16 => Command::Renew { lease, ttl_ms: any_ttl(random), rebind: None },
+        17 => Command::Renew { lease: waits, ttl_ms: any_ttl(random), rebind: None },
+        18 => Command::Release { lease: waits },
+        19 => Command::Withdraw { lease: waits },
+        20 => {
+            let (to, queue) = (any_mode(random, Theme::Readers), random.bool());
+            Command::Convert { lease, fence, to, queue }
+        }
+        21 => Command::Evict { fence, by: "ops".into(), reason: "why".into() },
+        22 => {
+            let number = u128::from(random.u32(1..60));
+            let mut acquire = any_acquire(random, Theme::Crowd, number, record, now_ms);
+            (acquire.steal, acquire.not_after_ms) = (Steal::Force, None);
+            Command::Acquire(Box::new(acquire))
+        }
+        _ => any_command(random, Theme::Anything, record, now_ms),
+    }
+}
+
+/// Somebody who wants the lock for itself, and is mostly like the others.
+fn any_comer(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
+    // Of one session, where there are three.
+    let number = if random.u8(..8) > 0 { 3 * random.u32(1..30) } else { random.u32(1..90) };
+    let mut acquire = any_acquire(random, Theme::Crowd, number.into(), record, now_ms);
+    let mut mostly = || random.u8(..8) > 0;
+    acquire.queue |= mostly();
+    if mostly() {
+        (acquire.steal, acquire.not_after_ms) = (Steal::No, None);
+    }
+    if mostly() {
+        acquire.priority = 0;
+    }
+    if mostly() {
+        acquire.session = Some(SessionId::from_u128(number.into()));
+    }
+    if mostly() {
+        acquire.ttl_ms = 1_000 * TTL;
+    }
+    Command::Acquire(Box::new(acquire))
+}
+
 fn any_command(random: &mut Rng, theme: Theme, record: &Record, now_ms: u64) -> Command {
     match theme {
         Theme::Turns => return any_turn(random, record, now_ms),
         Theme::Passing => return any_pass(random, record, now_ms),
+        Theme::Crowd => return any_of_crowd(random, record, now_ms),
         Theme::Anything | Theme::Readers | Theme::Permits => {}
     }
     let leases = if matches!(theme, Theme::Readers) { 4 } else { 7 };
@@ -259,11 +315,11 @@ impl Sequence {
         sessions: Option<&[SessionId]>,
         process_of: Option<fn(LeaseId) -> u128>,
     ) -> Self {
-        let themes =
-            [Theme::Anything, Theme::Turns, Theme::Readers, Theme::Permits, Theme::Passing];
-        let themes = if process_of.is_some() { &themes[..] } else { &themes[..4] };
-        let theme = *random.choice(themes).unwrap_or(&Theme::Anything);
-        let turns = matches!(theme, Theme::Turns | Theme::Passing);
+        use Theme::{Anything, Crowd, Passing, Permits, Readers, Turns};
+        let crowd = if process_of.is_some() { Passing } else { Crowd };
+        let themes = [Anything, Turns, Readers, Permits, crowd];
+        let theme = *random.choice(&themes).unwrap_or(&Anything);
+        let turns = matches!(theme, Turns | Crowd | Passing);
         let longest = if turns { MOST_TURNS } else { LONGEST };
         let mut record = Record::default();
         let mut now_us = START_US;
@@ -285,8 +341,16 @@ impl Sequence {
                 give_session(&mut command, sessions);
             }
             let mut step = apply(record, &command, &wire::clock_only(now_us, MAX_WAITERS));
-            if let (Some(process_of), Command::Release { .. }) = (process_of, &command) {
-                promise(&mut step, now_us, process_of);
+            if matches!(command, Command::Release { .. }) {
+                match process_of {
+                    Some(process_of) => promise_within(&mut step, now_us, process_of),
+                    // Likely, so that the commands that follow make sense. What the port did is told
+                    // later.
+                    None if versions => {
+                        promise(&mut step, now_us);
+                    }
+                    None => {}
+                }
             }
             record = step.record.clone();
             commands.push(command);
@@ -294,6 +358,39 @@ impl Sequence {
             applied.push(step);
         }
         Self { commands, times_us, applied }
+    }
+
+    /// Takes in after which commands the port promised the lock to who is next, which it need not
+    /// whenever it could. Returns how many promises were kept, and how many taken back by force.
+    ///
+    /// # Panics
+    ///
+    /// If nothing could be promised then.
+    pub fn promised(&mut self, after: &[bool]) -> (usize, usize) {
+        let (mut kept, mut taken_back) = (0, 0);
+        let mut record = Record::default();
+        for (place, promised) in after.iter().enumerate() {
+            let (command, now_us) = (&self.commands[place], self.times_us[place]);
+            let heir = record.heir;
+            let mut step = apply(record, command, &wire::clock_only(now_us, MAX_WAITERS));
+            if let Some(heir) = heir {
+                let was = |kind: &dyn Fn(&EventKind) -> bool| {
+                    step.events.iter().any(|it| it.lease == heir.lease && kind(&it.kind))
+                };
+                kept += usize::from(was(&|kind| *kind == EventKind::Granted));
+                let robbed = |kind: &EventKind| {
+                    matches!(kind, EventKind::Gone(Loss::Stolen { forced: true, .. }))
+                };
+                taken_back += usize::from(was(&robbed));
+            }
+            if *promised {
+                let done = promise(&mut step, now_us);
+                assert!(done, "there was nothing to promise after {place} of {:#?}", self.commands);
+            }
+            record = step.record.clone();
+            self.applied[place] = step;
+        }
+        (kept, taken_back)
     }
 
     /// The commands as a port reads them, with their times.
@@ -336,13 +433,17 @@ impl Sequence {
     }
 }
 
+/// Promises the lock to the one who comes next, if somebody was let in.
+fn promise(step: &mut Applied, now_us: u64) -> bool {
+    step.let_in.is_some_and(|priority| step.record.promise(now_us, priority))
+}
+
 /// What a port does that lets the next in line of a process in before that is written.
-fn promise(step: &mut Applied, now_us: u64, process_of: fn(LeaseId) -> u128) {
-    let Some(priority) = step.let_in else { return };
+fn promise_within(step: &mut Applied, now_us: u64, process_of: fn(LeaseId) -> u128) {
     let process = |lease: Option<LeaseId>| lease.map(process_of);
     let entered = process(step.record.holders.last().map(|hold| hold.lease));
     if entered == process(step.record.waiters.first().map(|wait| wait.lease)) {
-        step.record.promise(now_us, priority);
+        promise(step, now_us);
     }
 }
 

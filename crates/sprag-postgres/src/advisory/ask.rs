@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock};
-use sprag_core::record::Command;
 use sprag_core::record::wire::Answer;
+use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{Bind, Renewal, Renewed, Request};
 use sprag_core::{Fence, LeaseId, LockName, Operation, Result, SessionId};
 use tokio_postgres::types::Type;
@@ -14,7 +14,7 @@ use super::store::AdvisoryStore;
 use crate::error::strange_answer;
 use crate::lease::parts::{self, How};
 use crate::lease::plain::{self, Plain};
-use crate::lease::{RENEW_EACH, no_row, written};
+use crate::lease::{RENEW_EACH, no_row, passing, written};
 use crate::link::Call;
 
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
@@ -29,7 +29,7 @@ const LEAVE: &str = "SELECT sprag.leave_bare_v1($1, $2, $3, $4, $5)";
 pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
 /// The server knows where a session is woken that has locks.
-pub(super) const NO_CHANNEL: Option<&str> = None;
+const NO_CHANNEL: Option<&str> = None;
 
 /// An answer, who did it, and who is in its way.
 pub(super) struct Done {
@@ -137,23 +137,44 @@ impl AdvisoryStore {
     }
 
     /// Gives the lock back. A bare visit is told to the trail later, unless it is alone.
-    pub(super) async fn leave(&self, name: &LockName, lease: LeaseId) -> Result<Either> {
+    pub(super) async fn leave(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        lease: LeaseId,
+    ) -> Result<Outcome> {
         let visits = &self.holdings.visits;
         let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
         let call = call.text(lease.to_string()).key(key(&self.rows.namespace, name.as_str()));
         let call = call.with(visits.tell_at_once(), Type::BOOL);
         let sent = BootClock.now();
-        let rows = self.rows.ask(Operation::Release, call).await.map_err(|error| error.on(name))?;
+        let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
         let text: &str = rows.first().ok_or_else(no_row)?.get(0);
-        let (now_us, answer) =
-            read(text).map_err(|error| error.during(Operation::Release).on(name))?;
-        if matches!(answer, Either::Short(..))
-            && let Some(line) = text.splitn(4, ' ').nth(3)
-        {
-            visits.add(now_us, line);
-        }
+        let (now_us, answer) = read(text).map_err(|error| error.during(operation).on(name))?;
         self.rows.link.learn(now_us / 1000, sent);
-        Ok(answer)
+        Ok(match answer {
+            Either::Short(..) => {
+                if let Some(line) = text.splitn(4, ' ').nth(3) {
+                    visits.add(now_us, line);
+                }
+                Outcome::Done
+            }
+            Either::Long(done) => done.answer.outcome,
+        })
+    }
+
+    /// Before a lease changes: what it was let in by is written, and it does not let in its heir by
+    /// itself any more.
+    pub(super) async fn settle(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        lease: LeaseId,
+    ) -> Result<()> {
+        let wakeups = &self.holdings.wakeups;
+        passing::settle(wakeups, lease, |lease| self.leave(operation, name, lease)).await?;
+        wakeups.leave(lease);
+        Ok(())
     }
 
     /// Renews in one statement, as many of the first as there is time for.

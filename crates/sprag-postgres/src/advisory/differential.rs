@@ -15,7 +15,7 @@ use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
 use tokio_postgres::{Client, NoTls};
 
-use crate::lease::differential::{Left, any_seed, schema};
+use crate::lease::differential::{self, Left, Promises, any_seed, schema};
 
 const SEQUENCES: usize = 1_000;
 const SESSIONS: usize = 3;
@@ -64,12 +64,17 @@ async fn write_down(client: &Client, us: u64) {
     client.batch_execute(&beat).await.unwrap();
 }
 
-async fn run(sequence: &Sequence, lock: &str, sessions: &[(SessionId, Client)]) {
+async fn run(
+    sequence: &mut Sequence,
+    lock: &str,
+    sessions: &[(SessionId, Client)],
+    promises: &mut Promises,
+) {
     for (_, client) in sessions {
         client.batch_execute(BEGIN).await.unwrap();
     }
-    let steps = sequence.commands.iter().zip(sequence.written()).zip(&sequence.applied);
-    for ((command, (text, us)), applied) in steps {
+    let (mut answers, mut promised) = (Vec::new(), Vec::new());
+    for (command, (text, us)) in sequence.commands.iter().zip(sequence.written()) {
         let place = Sequence::session_of(command, SESSIONS);
         let others = sessions.iter().enumerate().filter(|(other, _)| *other != place);
         for (_, (_, other)) in others {
@@ -80,7 +85,7 @@ async fn run(sequence: &Sequence, lock: &str, sessions: &[(SessionId, Client)]) 
         let step = format!("[{text},\"{us}\"]");
         let said = client.query_one(STEP, &[&lock, &step]).await.unwrap().get::<_, String>(0);
         let answer = Answer::read(&said).unwrap();
-        assert_eq!(answer.outcome, applied.outcome, "{said} to {command:?} of {:#?}", sequence);
+        promised.push(differential::promised(&serde_json::from_str(&said).unwrap()));
         if let (Outcome::Granted(grant), false) =
             (&answer.outcome, matches!(command, Command::Reap))
         {
@@ -88,6 +93,11 @@ async fn run(sequence: &Sequence, lock: &str, sessions: &[(SessionId, Client)]) 
             let has = client.query_one(HAS, &[&lock, &mode]).await.unwrap().get::<_, i64>(0);
             assert_eq!(has, 1, "no session lock: {command:?} of {:#?}", sequence);
         }
+        answers.push((said, answer));
+    }
+    promises.count(sequence, &promised);
+    for ((said, answer), applied) in answers.iter().zip(&sequence.applied) {
+        assert_eq!(answer.outcome, applied.outcome, "{said} of {sequence:#?}");
     }
     for (_, client) in sessions {
         write_down(client, sequence.times_us[sequence.times_us.len() - 1]).await;
@@ -106,8 +116,11 @@ async fn several_sessions_do_what_the_machine_does() {
     let sessions = sessions(&database).await;
     let ids: Vec<_> = sessions.iter().map(|(session, _)| *session).collect();
     let mut random = Rng::with_seed(any_seed());
+    let mut promises = Promises::default();
     for number in 0..SEQUENCES {
-        let sequence = Sequence::of_sessions(&mut random, &ids);
-        run(&sequence, &number.to_string(), &sessions).await;
+        let mut sequence = Sequence::of_sessions(&mut random, &ids);
+        run(&mut sequence, &number.to_string(), &sessions, &mut promises).await;
     }
+    println!("{promises:?}");
+    assert!(promises.made > 5 && promises.kept > 2);
 }

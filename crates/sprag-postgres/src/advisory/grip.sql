@@ -345,8 +345,11 @@ BEGIN
       PERFORM pg_advisory_lock(held.key) FROM generate_series(1, rights);
     END IF;
   END LOOP;
+  -- Nothing else is locked for this, as the server's table of locks may be full.
   PERFORM sprag.forget_note(line) FROM sprag.notes() AS line
-    WHERE NOT sprag.has_key(pg_backend_pid(), split_part(line, E'\t', 2)::bigint);
+    WHERE NOT EXISTS (SELECT FROM pg_locks AS p WHERE p.pid = pg_backend_pid()
+      AND p.locktype = 'advisory' AND p.objsubid = 1
+      AND (p.classid::bigint << 32 | p.objid::bigint) = split_part(line, E'\t', 2)::bigint);
 END $$;
 
 -- For people: who has which session lock.

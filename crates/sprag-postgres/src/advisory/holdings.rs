@@ -15,7 +15,7 @@ use super::watched::Watched;
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     held: Mutex<HashMap<LeaseId, Holding>>,
-    /// Who was granted a lock while it waited, and in which session.
+    /// Who was granted a lock while it waited, or promised one, and in which session.
     handed: Mutex<HashMap<LeaseId, String>>,
     pub(crate) pulse: Pulse,
     pub(crate) wakeups: Wakeups,
@@ -49,6 +49,7 @@ impl Holdings {
     pub(super) fn is_severed(&self, lease: LeaseId) -> bool {
         let held = guarded(&self.held);
         held.get(&lease).is_some_and(|holding| !self.pulse.is_sure(&holding.session))
+            || self.wakeups.is_severed(lease)
     }
 
     /// Whether so many locks are held that a further one is too many. What was held in a session
@@ -69,9 +70,10 @@ impl Holdings {
         over.map(|holding| holding.name.to_string()).collect()
     }
 
-    /// A waiter of this process was granted the lock in a session, or is to ask.
+    /// A waiter of this process was granted the lock in a session, or is to ask. Its heir is let in
+    /// in the same session.
     pub(crate) fn hand(&self, told: &str, session: &str) {
-        if let Some(lease) = told.split(':').next().and_then(|lease| lease.parse().ok()) {
+        for lease in told.split(':').step_by(2).filter_map(|lease| lease.parse().ok()) {
             guarded(&self.handed).insert(lease, session.to_owned());
         }
         self.wakeups.hear(told);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::entropy::OsEntropy;
-use sprag_core::{LeaseId, Result, SessionId};
+use sprag_core::{Result, SessionId};
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -140,13 +140,16 @@ impl Life {
     }
 
     /// The lease, a colon, the fence. From another session it is only a hint: the session lock is
-    /// still to be taken.
+    /// still to be taken. Without a fence it may also mean that a promise was taken back by force.
     fn wake(&self, payload: &str) {
-        let mailboxes = &self.vital.holdings.wakeups.mailboxes;
-        match payload.split(':').next().and_then(|lease| lease.parse().ok()) {
-            Some::<LeaseId>(lease) => mailboxes.notify(lease),
-            None => mailboxes.notify_all(),
+        let wakeups = &self.vital.holdings.wakeups;
+        let Some(lease) = payload.split(':').next().and_then(|lease| lease.parse().ok()) else {
+            return wakeups.mailboxes.notify_all();
+        };
+        if payload.ends_with(":0") {
+            wakeups.take_back(lease);
         }
+        wakeups.mailboxes.notify(lease);
     }
 
     /// Makes the session known.

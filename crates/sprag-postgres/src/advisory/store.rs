@@ -26,8 +26,7 @@ use super::pulse::Vital;
 use crate::config::{LockKind, PostgresConfig};
 use crate::error::STORE;
 use crate::lease::parts::Parts;
-use crate::lease::plain;
-use crate::lease::{PostgresStore, no_row};
+use crate::lease::{PostgresStore, no_row, passing, plain};
 use crate::link::Call;
 
 const LOOK_OUTSIDE: &str = "SELECT outsider, is_bare FROM sprag.look_outside_v1($1, $2, $3)";
@@ -142,9 +141,12 @@ impl AdvisoryStore {
     /// What a waiter was granted meanwhile by the release of another of this process.
     fn handed(&self, request: &Request) -> Option<Attempt> {
         let wakeups = &self.holdings.wakeups;
-        let fence = wakeups.granted(request.lease)?;
-        wakeups.close(request.lease);
-        let session = self.holdings.handed(request.lease)?;
+        let fence = wakeups.enter(request.lease)?;
+        let Some(session) = self.holdings.handed(request.lease) else {
+            // It is not inside after all.
+            wakeups.leave(request.lease);
+            return None;
+        };
         self.keep(request, session);
         Some(Attempt::Granted(Grant { fence, mode: request.mode, took_over: false }))
     }
@@ -162,12 +164,14 @@ impl Store for AdvisoryStore {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
-        self.admit(request)?;
         let wakeups = &self.holdings.wakeups;
+        if request.queue
+            && let Some(granted) = self.handed(request)
+        {
+            return Ok(granted);
+        }
+        self.admit(request)?;
         if request.queue {
-            if let Some(granted) = self.handed(request) {
-                return Ok(granted);
-            }
             wakeups.open(request.lease);
         }
         let mut pause = Pause::new(&self.rows.link);
@@ -225,16 +229,22 @@ impl Store for AdvisoryStore {
             let error = Error::new(ErrorKind::Unsupported, Operation::Renew, message);
             return Err(error.on(&detached.name).at(STORE));
         }
+        let wakeups = &self.holdings.wakeups;
+        let release =
+            |name: LockName, lease| async move { self.leave(Operation::Renew, &name, lease).await };
+        let unsettled = passing::settle_all(wakeups, leases, release).await;
         let mut parts = Parts::new(leases);
         while let Some((rest, how)) = parts.next() {
             parts.take(self.renew_some(rest, how).await)?;
         }
-        parts.finish().map_err(|error| error.during(Operation::Renew))
+        let renewed = parts.finish().map_err(|error| error.during(Operation::Renew))?;
+        Ok(passing::judged(wakeups, leases, renewed, &unsettled))
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         let mailboxes = &self.holdings.wakeups.mailboxes;
         mailboxes.open(conversion.lease);
+        self.settle(Operation::Convert, &conversion.name, conversion.lease).await?;
         let command = Command::convert(conversion);
         let done = self.run(Operation::Convert, &conversion.name, &command).await?;
         self.watch(&conversion.name, &done);
@@ -250,16 +260,15 @@ impl Store for AdvisoryStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.holdings.wakeups.close(lease);
-        let released = match self.leave(name, lease).await? {
-            Either::Short(..) => Released::Freed,
-            Either::Long(done) => done.answer.outcome.into_released(),
-        };
+        let PostgresStore { passing, link, .. } = &self.rows;
+        let release = |lease| self.leave(Operation::Release, name, lease);
+        let released = passing.give_back(&self.holdings.wakeups, link, lease, release).await?;
         self.holdings.leave(lease);
         Ok(released)
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.settle(Operation::Release, name, lease).await?;
         self.run(Operation::Release, name, &Command::Withdraw { lease }).await.map(drop)
     }
 
@@ -314,7 +323,10 @@ impl Store for AdvisoryStore {
     }
 
     async fn severed(&self) {
-        self.holdings.pulse.ended().await;
+        tokio::select! {
+            () = self.holdings.pulse.ended() => {}
+            () = self.holdings.wakeups.severed() => {}
+        }
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use sprag_core::SessionId;
-use sprag_core::record::{Record, Wait};
+use sprag_core::record::{Heir, Record, Wait};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
 use tokio_postgres::NoTls;
@@ -49,11 +49,17 @@ BEGIN
     WHERE k.space = '' AND k.name = lock;
 END $$;
 
+CREATE FUNCTION sprag.heir_in(lock text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT k.heir_lease FROM sprag.lock AS k WHERE k.space = '' AND k.name = lock);
+END $$;
+
 CREATE FUNCTION sprag.run_step(lock text, step jsonb, channel text, key bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   said text;
   asked text := step -> 0 ->> 'lease';
+  had text := sprag.heir_in(lock);
   fence bigint;
   bare text[];
 BEGIN
@@ -99,7 +105,8 @@ BEGIN
     ELSE sprag.answer(split_part(said, ' ', 1)::bigint, CASE split_part(said, ' ', 2)
       WHEN '0' THEN '"done"' ELSE jsonb_build_object('granted', jsonb_build_object(
         'fence', split_part(said, ' ', 2)::bigint, 'mode', 'exclusive', 'took_over', false))
-      END) END;
+      END) END || jsonb_build_object('promised',
+        coalesce(sprag.heir_in(lock) IS DISTINCT FROM had AND sprag.heir_in(lock) IS NOT NULL, false));
 END $$;
 
 -- What a sequence has left behind.
@@ -108,7 +115,8 @@ BEGIN
   RETURN (SELECT jsonb_build_object('answers', answers, 'version', l.version,
     'fence', greatest(l.fence, sprag.last_number()),
     'tickets', l.tickets, 'limit', l.permits, 'holders', l.holders, 'gone', l.gone,
-    'waiting', l.waiting,
+    'waiting', l.waiting, 'heir', CASE WHEN l.heir_lease IS NOT NULL
+      THEN jsonb_build_object('lease', l.heir_lease, 'fence', l.heir_fence) END,
     'waiters', (SELECT coalesce(jsonb_agg(w.request ORDER BY w.arrival, w.ticket), '[]')
       FROM sprag.waiter AS w WHERE w.space = '' AND w.name = lock),
     'events', (SELECT coalesce(jsonb_agg(sprag.event_of(t) ORDER BY t.sequence), '[]')
@@ -129,7 +137,9 @@ BEGIN
   PERFORM pg_advisory_unlock_all(), set_config('sprag.bare', '', false),
     set_config('sprag.wanted', '', false);
   FOR step IN SELECT * FROM jsonb_array_elements(commands) LOOP
-    answers := answers || sprag.run_step(lock, step, channel,
+    -- Some are of another process.
+    answers := answers || sprag.run_step(lock, step,
+      CASE WHEN right(step -> 0 ->> 'lease', 1) IN ('5', 'a') THEN channel || '!' ELSE channel END,
       CASE WHEN advisory THEN hashtextextended(lock, 0) END);
   END LOOP;
   IF advisory THEN
@@ -156,10 +166,16 @@ pub(crate) struct Left {
     gone: Option<Vec<sprag_core::record::Gone>>,
     waiting: Option<usize>,
     waiters: Vec<Wait>,
+    heir: Option<Heir>,
     events: Vec<serde_json::Value>,
 }
 
 impl Left {
+    /// After which steps the lock was promised to somebody.
+    fn promised(&self) -> Vec<bool> {
+        self.answers.iter().map(promised).collect()
+    }
+
     /// The record, the answers and the events.
     pub(crate) fn read(self) -> (Record, Vec<String>, Vec<String>) {
         let text = |values: Vec<serde_json::Value>| -> Vec<_> {
@@ -174,10 +190,31 @@ impl Left {
             holders: self.holders.unwrap_or_default(),
             waiters: self.waiters,
             gone: self.gone.unwrap_or_default(),
-            // Nothing is promised here.
-            heir: None,
+            heir: self.heir,
         };
         (record, text(self.answers), text(self.events))
+    }
+}
+
+/// Whether the step that was answered so has promised the lock to somebody.
+pub(crate) fn promised(answer: &serde_json::Value) -> bool {
+    answer["promised"].as_bool().expect("it is told of each step")
+}
+
+/// What became of the promises.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Promises {
+    pub(crate) made: usize,
+    pub(crate) kept: usize,
+    pub(crate) taken_back: usize,
+}
+
+impl Promises {
+    pub(crate) fn count(&mut self, sequence: &mut Sequence, promised: &[bool]) {
+        self.made += promised.iter().filter(|promised| **promised).count();
+        let (kept, taken_back) = sequence.promised(promised);
+        self.kept += kept;
+        self.taken_back += taken_back;
     }
 }
 
@@ -189,7 +226,8 @@ fn written(sequence: &Sequence) -> String {
 /// A session with advisory locks, whose server has not crashed.
 const SESSION: u128 = 9;
 
-async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) {
+async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) -> Promises {
+    let mut promises = Promises::default();
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute(&schema()).await.unwrap();
@@ -205,16 +243,25 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) {
             true => Sequence::of_session(&mut random, session),
             false => Sequence::random(&mut random),
         };
-        let batch: Vec<_> = (0..batch).map(any).collect();
+        let mut batch: Vec<_> = (0..batch).map(any).collect();
         let commands: Vec<_> = batch.iter().map(written).collect();
         let prefix = number.to_string();
         let rows = client.query(RUN, &[&commands, &advisory, &prefix]).await.unwrap();
-        for (sequence, row) in batch.iter().zip(rows) {
+        for (sequence, row) in batch.iter_mut().zip(rows) {
             let left: Left = serde_json::from_str(row.get(0)).unwrap();
+            promises.count(sequence, &left.promised());
             let (found, answers, events) = left.read();
             sequence.compare(&answers, &found, &events);
         }
     }
+    promises
+}
+
+/// That there were so many is part of the comparison.
+fn check(promises: Promises, sequences: usize) {
+    println!("{promises:?}");
+    let Promises { made, kept, taken_back } = promises;
+    assert!(made * 20 > sequences && kept * 40 > sequences && taken_back * 2_000 > sequences);
 }
 
 pub(crate) fn any_seed() -> u64 {
@@ -237,7 +284,7 @@ async fn the_functions_do_what_the_machine_does() {
     };
     let (databases, halves): (Vec<_>, Vec<_>) = [0, 1].map(half).into_iter().unzip();
     for one in halves {
-        one.await.unwrap();
+        check(one.await.unwrap(), SEQUENCES / 2);
     }
     // Not before: the server drops none while another session waits for its client to read, and
     // whoever drops it may be on the thread that would.
@@ -248,6 +295,7 @@ async fn the_functions_do_what_the_machine_does() {
 #[tokio::test]
 async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
     if !skipped() {
-        run(&Database::fresh(), SEQUENCES / 20, any_seed(), true).await;
+        let promises = run(&Database::fresh(), SEQUENCES / 20, any_seed(), true).await;
+        check(promises, SEQUENCES / 20);
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod differential;
 pub(crate) mod parts;
+pub(crate) mod passing;
 pub(crate) mod plain;
 mod statements;
 mod store;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sprag_core::Fence;
-use sprag_core::record::{Hold, Record, Wait};
+use sprag_core::record::{Heir, Hold, Record, Wait};
 
 /// One command on one lock.
 pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $4)::text";
@@ -21,14 +21,18 @@ pub(super) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
 
 /// One lock; no row if it was never used.
 pub(super) const LOOK: &str = "SELECT name, jsonb_build_object('now_us', sprag.now_us(), \
-     'fence', fence, 'limit', permits, 'holders', (sprag.whole(l)).holders, 'waiters', coalesce((SELECT \
+     'fence', greatest(fence, heir_fence), 'limit', permits, 'holders', (sprag.whole(l)).holders, \
+     'heir', CASE WHEN heir_lease IS NOT NULL THEN jsonb_build_object('lease', heir_lease, \
+     'fence', heir_fence) END, 'waiters', coalesce((SELECT \
      jsonb_agg(w.request ORDER BY w.arrival, w.ticket) FROM sprag.waiter AS w \
      WHERE w.space = l.space AND w.name = l.name), '[]'))::text \
      FROM sprag.lock AS l WHERE space = $1 AND name = $2";
 /// The locks that somebody holds or waits for, in the order of their names: of a namespace, after a
 /// name, with a prefix, so many.
 pub(super) const LIST: &str = "SELECT name, jsonb_build_object('now_us', sprag.now_us(), \
-     'fence', fence, 'limit', permits, 'holders', (sprag.whole(l)).holders, 'waiters', coalesce((SELECT \
+     'fence', greatest(fence, heir_fence), 'limit', permits, 'holders', (sprag.whole(l)).holders, \
+     'heir', CASE WHEN heir_lease IS NOT NULL THEN jsonb_build_object('lease', heir_lease, \
+     'fence', heir_fence) END, 'waiters', coalesce((SELECT \
      jsonb_agg(w.request ORDER BY w.arrival, w.ticket) FROM sprag.waiter AS w \
      WHERE w.space = l.space AND w.name = l.name), '[]'))::text \
      FROM sprag.lock AS l WHERE space = $1 AND name > $2 AND name >= $3 \
@@ -42,11 +46,12 @@ pub(super) struct Looked {
     limit: Option<u32>,
     holders: Vec<Hold>,
     waiters: Vec<Wait>,
+    heir: Option<Heir>,
 }
 
 impl Looked {
     pub(super) fn into_record(self) -> Record {
-        let Self { fence, limit, holders, waiters, .. } = self;
-        Record { fence, limit, holders, waiters, ..Record::default() }
+        let Self { fence, limit, holders, waiters, heir, .. } = self;
+        Record { fence, limit, holders, waiters, heir, ..Record::default() }
     }
 }

@@ -23,6 +23,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::parts::{self, How, Parts};
+use super::passing::{self, Passing};
 use super::plain::{self, Plain};
 use super::statements::{APPLY, LEAVE, LIST, LOOK, Looked, PREPARED, RENEW, RENEW_EACH, TAKE};
 use super::trail;
@@ -57,6 +58,7 @@ pub struct PostgresStore {
     /// Where this process is woken; none through a pool.
     channel: Option<String>,
     wakeups: Arc<Wakeups>,
+    pub(crate) passing: Passing,
     server: Server,
 }
 
@@ -131,6 +133,30 @@ impl PostgresStore {
         let plain = plain.map_err(|error| error.during(operation).on(name))?;
         self.link.learn(plain.now_us() / 1000, sent);
         Ok(plain)
+    }
+
+    /// Sends a release.
+    async fn leave(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        lease: LeaseId,
+    ) -> Result<Outcome> {
+        let call = Call::new(LEAVE).text(&self.namespace).text(name.as_str());
+        let call = call.text(lease.to_string()).with(self.channel.clone(), Type::TEXT);
+        let call = call.with(NO_KEY, Type::INT8);
+        Ok(match self.run_plain(operation, name, call).await? {
+            Plain::Short { .. } => Outcome::Done,
+            Plain::Long(answer) => answer.outcome,
+        })
+    }
+
+    /// Before a lease changes: what it was let in by is written, and it does not let in its heir by
+    /// itself any more.
+    async fn settle(&self, operation: Operation, name: &LockName, lease: LeaseId) -> Result<()> {
+        passing::settle(&self.wakeups, lease, |lease| self.leave(operation, name, lease)).await?;
+        self.wakeups.leave(lease);
+        Ok(())
     }
 
     /// Renews in one statement, as many of the first as there is time for.
@@ -230,7 +256,17 @@ impl Start {
         capability.notify = !server.pooled;
         let Self { link, namespace, session, channel, wakeups } = self;
         let channel = (!server.pooled).then_some(channel);
-        Ok(PostgresStore { capability, link, namespace, session, channel, wakeups, server })
+        let passing = Passing::default();
+        Ok(PostgresStore {
+            capability,
+            link,
+            namespace,
+            session,
+            channel,
+            wakeups,
+            passing,
+            server,
+        })
     }
 }
 
@@ -242,9 +278,9 @@ impl Store for PostgresStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         if request.queue {
-            // Whoever handed the lock over has told its fence, when it was written for good.
-            if let Some(fence) = self.wakeups.granted(request.lease) {
-                self.wakeups.close(request.lease);
+            // Whoever handed the lock over has told its fence: when it was written for good, or when
+            // it was promised so.
+            if let Some(fence) = self.wakeups.enter(request.lease) {
                 // Who is handed the lock pushed nobody aside.
                 let grant = Grant { fence, mode: request.mode, took_over: false };
                 return Ok(Attempt::Granted(grant));
@@ -282,15 +318,20 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
+        let release =
+            |name: LockName, lease| async move { self.leave(Operation::Renew, &name, lease).await };
+        let unsettled = passing::settle_all(&self.wakeups, leases, release).await;
         let mut parts = Parts::new(leases);
         while let Some((rest, how)) = parts.next() {
             parts.take(self.renew_some(rest, how).await)?;
         }
-        parts.finish().map_err(|error| error.during(Operation::Renew))
+        let renewed = parts.finish().map_err(|error| error.during(Operation::Renew))?;
+        Ok(passing::judged(&self.wakeups, leases, renewed, &unsettled))
     }
 
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.wakeups.mailboxes.open(conversion.lease);
+        self.settle(Operation::Convert, &conversion.name, conversion.lease).await?;
         let command = Command::convert(conversion);
         let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
         self.heed(conversion.lease, &answer.outcome);
@@ -299,17 +340,12 @@ impl Store for PostgresStore {
     }
 
     async fn release(&self, name: &LockName, lease: LeaseId) -> Result<Released> {
-        self.wakeups.close(lease);
-        let call = Call::new(LEAVE).text(&self.namespace).text(name.as_str());
-        let call = call.text(lease.to_string()).with(self.channel.clone(), Type::TEXT);
-        let call = call.with(NO_KEY, Type::INT8);
-        Ok(match self.run_plain(Operation::Release, name, call).await? {
-            Plain::Short { .. } => Released::Freed,
-            Plain::Long(answer) => answer.outcome.into_released(),
-        })
+        let release = |lease| self.leave(Operation::Release, name, lease);
+        self.passing.give_back(&self.wakeups, &self.link, lease, release).await
     }
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
+        self.settle(Operation::Release, name, lease).await?;
         self.run(Operation::Release, name, &Command::Withdraw { lease }).await?;
         Ok(())
     }
@@ -354,6 +390,14 @@ impl Store for PostgresStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.wakeups.mailboxes.wait(lease).await;
+    }
+
+    fn is_severed(&self, lease: LeaseId) -> bool {
+        self.wakeups.is_severed(lease)
+    }
+
+    async fn severed(&self) {
+        self.wakeups.severed().await;
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

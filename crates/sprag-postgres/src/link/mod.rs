@@ -212,11 +212,17 @@ impl Link {
         Ok(Self { jobs, desk, listen, skew, process: std::process::id() })
     }
 
+    /// A forked child may not use it.
+    pub(crate) fn ensure_own_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::lost(Loss::Forked))
+    }
+
     /// Asks the server.
     pub(crate) async fn ask(&self, call: Call) -> Answer {
-        if self.process != std::process::id() {
-            return Err(Error::lost(Loss::Forked));
-        }
+        self.ensure_own_process()?;
         let ended = || error(ErrorKind::Unavailable, "the store was closed");
         let (answer, answered) = oneshot::channel();
         match (self.desk.line(), self.desk.runtime.get()) {

@@ -17,6 +17,8 @@ CREATE TABLE sprag.lock (
   space text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
   version bigint NOT NULL DEFAULT 0,
+  -- The largest fence given out. Of a lock with a plain holder its own, although a larger one may be
+  -- promised.
   fence bigint NOT NULL DEFAULT 0,
   tickets bigint NOT NULL DEFAULT 0,
   permits bigint,
@@ -25,8 +27,11 @@ CREATE TABLE sprag.lock (
   -- Where the holder that waits for its upgrade is woken.
   upgrader text,
   waiting int NOT NULL DEFAULT 0,
-  -- No waiter's time is over before this.
+  -- No waiter's time is over before this; that of the heir does not matter.
   patience_ms bigint NOT NULL DEFAULT 0,
+  -- The waiter that has the lock next, whoever else comes, and its fence. See lease/sql/queue.sql.
+  heir_lease text COLLATE "C",
+  heir_fence bigint,
   -- The holder of an exclusive lock: the command by which it came, or its place in the queue, as it
   -- was written, and when it was renewed. `holders` is empty then. See lease/sql/plain.sql.
   plain text,

@@ -66,14 +66,16 @@ BEGIN
   RETURN ROW(ns, lock, channel, us, us / 1000,
     coalesce(l.version, 0), coalesce(l.fence, 0), coalesce(l.tickets, 0), l.permits,
     coalesce(l.holders, '[]'), coalesce(l.gone, '[]'), l.upgrader, coalesce(l.waiting, 0),
-    coalesce(l.patience_ms, 0), false, false, NULL, NULL, '[]', NULL, '[]', NULL)::sprag.step;
+    coalesce(l.patience_ms, 0), l.heir_lease, l.heir_fence,
+    false, false, NULL, NULL, NULL, '[]', NULL, '[]', NULL)::sprag.step;
 END $$;
 
 CREATE FUNCTION sprag.end_step(s sprag.step, renews boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   hold jsonb := s.holders -> 0;
   -- Whether the short way may go on from here. That of an advisory lock has a grip.
-  plain_again boolean := hold -> 'mode' = '"exclusive"' AND (hold ->> 'fence')::bigint = s.fence
+  plain_again boolean := hold -> 'mode' = '"exclusive"'
+    AND s.fence IN ((hold ->> 'fence')::bigint, s.heir_fence)
     AND NOT hold ?| ARRAY['took_over', 'upgrading']
     AND coalesce(current_setting('sprag.session', true), '') = '';
 BEGIN
@@ -87,8 +89,13 @@ BEGIN
       s.permits := NULL;
     END IF;
     PERFORM sprag.unfold(s.ns, s.lock);
+    IF s.inherits IS NOT NULL THEN
+      PERFORM sprag.inherit(s.ns, s.lock, s.inherits);
+    END IF;
     UPDATE sprag.lock AS k
-      SET version = s.version + 1, fence = s.fence, tickets = s.tickets, permits = s.permits,
+      SET version = s.version + 1, tickets = s.tickets, permits = s.permits,
+        fence = CASE WHEN plain_again THEN (hold ->> 'fence')::bigint ELSE s.fence END,
+        heir_lease = s.heir_lease, heir_fence = s.heir_fence,
         holders = CASE WHEN plain_again THEN '[]' ELSE s.holders END, gone = s.gone,
         upgrader = s.upgrader, waiting = s.waiting, patience_ms = s.patience_ms, ended = '',
         plain = CASE WHEN plain_again THEN hold::text END,

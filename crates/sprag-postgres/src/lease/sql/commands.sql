@@ -97,16 +97,24 @@ DECLARE
   losses jsonb;
   stays boolean;
   oldest bigint;
+  heir jsonb;
 BEGIN
   SELECT jsonb_agg(CASE WHEN blocks THEN stolen END ORDER BY place),
       bool_or(blocks AND NOT sprag.may_go(s, one, steal)) INTO losses, stays
     FROM jsonb_array_elements(s.holders) WITH ORDINALITY AS all_of(one, place),
       LATERAL (SELECT NOT sprag.coexist(one -> 'mode', mode)
         OR coalesce((one ->> 'upgrading')::boolean, false) AS blocks) AS b;
-  IF losses IS NULL OR stays THEN
+  IF stays THEN
     RETURN;
   END IF;
-  s := sprag.remove_holders(s, losses);
+  IF steal = '"force"' AND s.heir_lease IS NOT NULL THEN
+    -- It may be inside: its predecessor lets it in before that is written here.
+    heir := sprag.stored_wait(s.ns, s.lock, s.heir_lease);
+    s := sprag.bury_wait(s, heir, stolen);
+  END IF;
+  IF losses IS NOT NULL THEN
+    s := sprag.remove_holders(s, losses);
+  END IF;
   -- Permit holders leave one by one, oldest first, until there is room.
   WHILE NOT sprag.has_room_for(s, mode) LOOP
     SELECT min((one ->> 'fence')::bigint) INTO oldest

@@ -29,6 +29,7 @@ BEGIN
     END IF;
     l.holders := jsonb_build_array(hold);
     l.plain_lease := NULL;
+    l.fence := greatest(l.fence, l.heir_fence);
   END IF;
   RETURN l;
 END $$;
@@ -50,6 +51,15 @@ BEGIN
       WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NOT NULL
         AND k.plain_session IS NOT NULL
     ON CONFLICT DO NOTHING;
+END $$;
+
+-- Before the record is written in which the heir has the lock: it may be inside already, so the session
+-- lock of its predecessor, which is of the same session, is its own from now on and never let go.
+CREATE FUNCTION sprag.inherit(ns text, lock text, heir text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE sprag.grip AS g SET lease = heir, asked_ms = NULL FROM sprag.lock AS k
+    WHERE k.space = ns AND k.name = lock AND k.key IS NOT NULL AND k.heir_lease = heir
+      AND g.lease = coalesce(k.plain_lease, k.holders -> 0 ->> 'lease') AND NOT g.shared;
 END $$;
 
 -- Lets a lease in: first the key, if it is an advisory lock, then the row. The clock is read when the

@@ -68,42 +68,62 @@ BEGIN
         ELSE sprag.ahead_of(ns, lock, wait) END)));
 END $$;
 
+-- Whom the lock is promised to, when `holder` is let in: who stands first now, if it is woken in the
+-- same place. A holder that gives the lock back lets its heir in at once, inside of their process, and
+-- the row says so later. So until then nobody else is let in: not by who comes later with a higher
+-- priority, nor because the heir is silent. Only force takes a promise back, and robs both.
+--
+-- None of a lower priority than the holder came with is promised anything: where priorities are used,
+-- the next important one may be on its way.
+CREATE FUNCTION sprag.heir_of(holder sprag.waiter) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  first sprag.waiter;
+BEGIN
+  SELECT * INTO first FROM sprag.waiter AS w
+    WHERE w.space = holder.space AND w.name = holder.name ORDER BY w.arrival, w.ticket LIMIT 1;
+  IF first.channel = holder.channel AND first.request -> 'mode' = '"exclusive"'
+    AND first.request ? 'session' AND holder.request ? 'session'
+    AND (first.request ->> 'priority')::int >= (holder.request ->> 'priority')::int THEN
+    RETURN first.lease;
+  END IF;
+  RETURN NULL;
+END $$;
+
 -- Lets a lease out and who is next in; of an advisory lock, one of the same session, which has the
--- session lock already.
+-- session lock already. Who is let in is told its heir, if it has one.
 CREATE FUNCTION sprag.plain_pass(ns text, lock text, asked text, channel text, my_session text)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  its_plain text;
-  its_session text;
-  its_fence bigint;
-  since_us bigint;
-  until_ms bigint;
+  l sprag.lock;
   next sprag.waiter;
   next_plain text;
   new_fence bigint;
+  new_heir text;
+  new_heir_fence bigint;
   us bigint;
   ms bigint;
   last bigint;
+  message text;
   told text := '';
 BEGIN
-  SELECT k.plain, k.plain_session, k.fence, k.plain_us,
-      least(k.plain_us / 1000 + k.plain_ttl_ms, k.patience_ms)
-    INTO its_plain, its_session, its_fence, since_us, until_ms FROM sprag.lock AS k
+  SELECT * INTO l FROM sprag.lock AS k
     WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked
       AND k.plain_session IS NOT DISTINCT FROM my_session AND k.waiting > 0
     FOR UPDATE;
   us := sprag.now_us();
   ms := us / 1000;
-  IF its_fence IS NULL OR until_ms <= ms THEN
+  IF l.space IS NULL OR least(l.plain_us / 1000 + l.plain_ttl_ms, l.patience_ms) <= ms THEN
     RETURN NULL;
   END IF;
-  new_fence := greatest(its_fence + 1, sprag.draw(us));
+  new_fence := CASE WHEN l.heir_fence > l.fence THEN l.heir_fence
+    ELSE greatest(l.fence + 1, sprag.draw(us)) END;
   IF new_fence > 9007199254740991 THEN
     RETURN NULL;
   END IF;
   DELETE FROM sprag.waiter AS w
     WHERE w.space = ns AND w.name = lock AND (w.arrival, w.ticket) = (
         SELECT h.arrival, h.ticket FROM sprag.waiter AS h WHERE h.space = ns AND h.name = lock
+          AND (l.heir_lease IS NULL OR h.lease = l.heir_lease)
           ORDER BY h.arrival, h.ticket LIMIT 1)
       AND w.request -> 'mode' = '"exclusive"' AND (w.request ->> 'priority')::int <> 127
       AND (my_session IS NULL OR w.channel IS NOT DISTINCT FROM plain_pass.channel)
@@ -111,15 +131,20 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
+  IF l.waiting > 1 AND next.channel IS NOT NULL THEN
+    new_heir_fence := greatest(new_fence + 1, sprag.draw(us));
+    new_heir := CASE WHEN new_heir_fence <= 9007199254740991 THEN sprag.heir_of(next) END;
+  END IF;
   next_plain := next.request::text;
   UPDATE sprag.lock AS k
     SET version = k.version + 1, fence = new_fence, plain = next_plain, plain_lease = next.lease,
       plain_us = us, plain_ttl_ms = (next.request ->> 'ttl_ms')::bigint, waiting = k.waiting - 1,
+      heir_lease = new_heir, heir_fence = CASE WHEN new_heir IS NOT NULL THEN new_heir_fence END,
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = ns AND k.name = lock;
   WITH written AS (
     INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
-      VALUES (ns, lock, ms, its_plain, its_session, its_fence, false, ms - since_us / 1000),
+      VALUES (ns, lock, ms, l.plain, l.plain_session, l.fence, false, ms - l.plain_us / 1000),
         (ns, lock, ms, next_plain, NULL, new_fence, true,
           greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0))
       RETURNING sequence
@@ -127,10 +152,11 @@ BEGIN
   IF last % 500 < 2 THEN
     PERFORM sprag.forget_trail(last - last % 500);
   END IF;
+  message := next.lease || ':' || new_fence || coalesce(':' || new_heir || ':' || new_heir_fence, '');
   IF next.channel = channel THEN
-    told := ', "told": ["' || next.lease || ':' || new_fence || '"]';
+    told := ', "told": ["' || message || '"]';
   ELSIF next.channel IS NOT NULL THEN
-    PERFORM pg_notify(next.channel, next.lease || ':' || new_fence);
+    PERFORM pg_notify(next.channel, message);
   END IF;
   RETURN '{"now_us": ' || us || ', "outcome": "done"' || told || coalesce(', "session": "'
     || my_session || '", "outsider": null, "leaving": false', '') || '}';

@@ -2,12 +2,14 @@
 CREATE TYPE sprag.step AS (
   ns text, lock text, channel text, now_us bigint, now_ms bigint,
   version bigint, fence bigint, tickets bigint, permits bigint, holders jsonb, gone jsonb,
-  upgrader text, waiting int, patience_ms bigint,
+  upgrader text, waiting int, patience_ms bigint, heir_lease text, heir_fence bigint,
   changed boolean,
   -- No fence was left for a grant that was due.
   exhausted boolean,
   -- Who pushed somebody aside.
   thief text,
+  -- The heir, if it was let in.
+  inherits text,
   -- A waiter that is in no row yet.
   staged jsonb,
   events jsonb,
@@ -69,6 +71,10 @@ BEGIN
     WHERE w.lease = wait ->> 'lease' AND w.name = s.lock AND w.space IS NOT DISTINCT FROM s.ns
     RETURNING w.channel INTO s.woken_at;
   s.waiting := s.waiting - 1;
+  IF s.heir_lease = wait ->> 'lease' THEN
+    s.heir_lease := NULL;
+    s.heir_fence := NULL;
+  END IF;
 END $$;
 
 CREATE FUNCTION sprag.bury_wait(INOUT s sprag.step, wait jsonb, loss jsonb) LANGUAGE plpgsql AS $$
@@ -80,7 +86,8 @@ BEGIN
   END IF;
 END $$;
 
--- Takes out the holders and waiters whose time is over.
+-- Takes out the holders and waiters whose time is over. Who is promised the lock may be inside
+-- already, and counts from its last question, which is no sign of life here: it stays.
 CREATE FUNCTION sprag.reap(INOUT s sprag.step) LANGUAGE plpgsql AS $$
 DECLARE
   losses jsonb;
@@ -96,12 +103,14 @@ BEGIN
     FOR over IN
       SELECT w.request FROM sprag.waiter AS w
         WHERE w.space = s.ns AND w.name = s.lock AND w.expires_ms <= s.now_ms
+          AND w.lease IS DISTINCT FROM s.heir_lease
         ORDER BY w.arrival, w.ticket
     LOOP
       s := sprag.bury_wait(s, over, '"expired"');
     END LOOP;
-    SELECT coalesce(min(w.expires_ms), 0) INTO s.patience_ms FROM sprag.waiter AS w
-      WHERE w.space = s.ns AND w.name = s.lock;
+    -- Nobody else waits: for ever.
+    SELECT coalesce(min(w.expires_ms), 9007199254740991) INTO s.patience_ms FROM sprag.waiter AS w
+      WHERE w.space = s.ns AND w.name = s.lock AND w.lease IS DISTINCT FROM s.heir_lease;
     UPDATE sprag.lock AS k SET patience_ms = s.patience_ms
       WHERE k.space = s.ns AND k.name = s.lock;
   END IF;
@@ -135,6 +144,13 @@ CREATE FUNCTION sprag.head(s sprag.step) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   first jsonb;
 BEGIN
+  IF s.heir_lease IS NOT NULL THEN
+    first := sprag.stored_wait(s.ns, s.lock, s.heir_lease);
+    IF first IS NOT NULL THEN
+      -- Whoever came since, with whatever priority.
+      RETURN first;
+    END IF;
+  END IF;
   IF s.waiting > 0 THEN
     SELECT w.request INTO first FROM sprag.waiter AS w WHERE w.space = s.ns AND w.name = s.lock
       ORDER BY w.arrival, w.ticket LIMIT 1;
@@ -152,16 +168,23 @@ DECLARE
   hold jsonb;
   forced boolean := (wait ->> 'priority')::int = 127;
 BEGIN
-  IF s.holders = '[]' THEN
-    -- Of an advisory lock there may have been others since, who left nothing here.
-    s.fence := greatest(s.fence, sprag.last_number());
-  END IF;
-  IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0
-    OR s.fence <= sprag.forgotten() THEN
-    s := sprag.next_fence(s);
+  -- A promised fence is good as long as it is the last one: an upgrade may have had another. Where
+  -- somebody waits nothing is bare, so nobody has drawn a later one for this lock.
+  IF NOT coalesce(s.heir_lease = wait ->> 'lease' AND s.heir_fence = s.fence
+    AND s.fence > sprag.forgotten(), false) THEN
+    IF s.holders = '[]' THEN
+      -- Of an advisory lock there may have been others since, who left nothing here.
+      s.fence := greatest(s.fence, sprag.last_number());
+    END IF;
+    IF wait -> 'mode' = '"exclusive"' OR sprag.permits_of(wait -> 'mode') > 0
+      OR s.fence <= sprag.forgotten() THEN
+      s := sprag.next_fence(s);
+    END IF;
   END IF;
   IF s.exhausted THEN
     RETURN;
+  ELSIF s.heir_lease = wait ->> 'lease' THEN
+    s.inherits := s.heir_lease;
   END IF;
   s := sprag.remove_wait(s, wait);
   hold := (wait - ARRAY['arrived_ms', 'priority', 'ticket'])
