@@ -48,6 +48,8 @@ struct Bell {
     thread: AtomicWaker,
     looking: AtomicBool,
     rung: AtomicBool,
+    /// Whether the thread may have read what somebody looks for.
+    served: AtomicBool,
     /// Whether whoever looks sleeps, and so has to be woken to send what others ask.
     asleep: AtomicBool,
     /// Written to in order to wake it.
@@ -57,13 +59,10 @@ struct Bell {
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.rung.store(true, SeqCst);
-        if !self.looking.load(SeqCst) {
+        if self.looking.load(SeqCst) {
+            self.rouse();
+        } else {
             self.thread.wake();
-        } else if self.asleep.load(SeqCst)
-            && let Some(nudge) = &self.nudge
-        {
-            // It only fails when it was nudged 2^64 times before.
-            rustix::io::write(nudge, &1u64.to_ne_bytes()).ok();
         }
     }
 }
@@ -75,12 +74,31 @@ impl Bell {
         Self { nudge, ..Self::default() }
     }
 
+    /// Wakes whoever looks, if it sleeps.
+    fn rouse(&self) {
+        if self.asleep.load(SeqCst)
+            && let Some(nudge) = &self.nudge
+        {
+            // It only fails when it was nudged 2^64 times before.
+            rustix::io::write(nudge, &1u64.to_ne_bytes()).ok();
+        }
+    }
+
+    /// The thread has read what there was, and with it perhaps what somebody looks for: the socket
+    /// does not tell that one any more.
+    fn serve(&self) {
+        if self.looking.load(SeqCst) {
+            self.served.store(true, SeqCst);
+            self.rouse();
+        }
+    }
+
     /// Until there is something to read or to send, or for so long; whether it could.
     fn sleep(&self, socket: &OwnedFd, patience: Duration) -> bool {
         let (Some(nudge), Ok(patience)) = (&self.nudge, patience.try_into()) else { return false };
         self.asleep.store(true, SeqCst);
         // Who rings from here on sees that it sleeps.
-        if !self.rung.load(SeqCst) {
+        if !self.rung.load(SeqCst) && !self.served.load(SeqCst) {
             let on = |fd| PollFd::new(fd, PollFlags::IN);
             // If it fails or is interrupted, it is looked at once more.
             poll(&mut [on(socket), on(nudge)], Some(&patience)).ok();
@@ -144,7 +162,9 @@ impl Lane {
         let turns = std::future::poll_fn(|context| {
             self.bell.thread.register(context.waker());
             // Who has it in hand wakes the thread if anything is left to do.
-            if self.turn() == Turn::Ended { Poll::Ready(()) } else { Poll::Pending }
+            let turn = self.turn();
+            self.bell.serve();
+            if turn == Turn::Ended { Poll::Ready(()) } else { Poll::Pending }
         });
         turns.await;
     }
@@ -164,11 +184,19 @@ impl Lane {
         let until = began.plus(how.map_or(Duration::ZERO, |_| LONGEST));
         let awake = how.filter(|how| !how.asleep).map_or(Duration::ZERO, |how| how.patience);
         let awake_until = began.plus(awake);
+        // Asking puts the request where the next turn finds it.
+        let mut outcome = work.as_mut().poll(context);
         let found = loop {
-            if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+            if let Poll::Ready(outcome) = outcome {
                 break Looked::Found(outcome);
             }
+            self.bell.served.store(false, SeqCst);
             let over = self.turn() == Turn::Ended;
+            // What was just read may be the answer, of which the socket tells nothing any more.
+            outcome = work.as_mut().poll(context);
+            if outcome.is_ready() {
+                continue;
+            }
             let now = BootClock.now();
             let left = until.since(now);
             if over || left.is_zero() {

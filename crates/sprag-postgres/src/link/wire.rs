@@ -58,7 +58,6 @@ impl Wire {
     /// by itself.
     fn poll_ready(&mut self, context: &mut Context<'_>, write: bool) -> Poll<io::Result<()>> {
         if self.grip.looked_for.load(SeqCst) {
-            self.watch = None;
             return Poll::Pending;
         }
         let watch = match &mut self.watch {
