@@ -177,7 +177,12 @@ impl Lane {
         how: Option<Look>,
     ) -> Looked<F::Output> {
         if !self.bell.starts_to_look() {
-            return Looked::Not;
+            // It is sent in its turn all the same: what clears up after a caller that is gone must not
+            // overtake what that one has asked for.
+            return match work.as_mut().poll(context) {
+                Poll::Ready(outcome) => Looked::Found(outcome),
+                Poll::Pending => Looked::Not,
+            };
         }
         self.looked_for.store(how.is_some(), SeqCst);
         let began = BootClock.now();
