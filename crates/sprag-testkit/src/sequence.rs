@@ -273,12 +273,8 @@ impl Sequence {
         Self::any(random, true, None, None)
     }
 
-    /// A random one for a port that keeps no versions, because nobody can come between its steps.
-    pub fn unversioned(random: &mut Rng) -> Self {
-        Self::any(random, false, None, None)
-    }
-
-    /// The same for a port that lets the next in line of a process in before that is written: each
+    /// A random one for a port that keeps no versions, because nobody can come between its steps, and
+    /// that lets the next in line of a process in before that is written: each
     /// release that hands the lock over also promises it, where the process of who was let in is also
     /// that of who comes next. `process_of` tells that of a lease.
     pub fn promising(random: &mut Rng, process_of: fn(LeaseId) -> u128) -> Self {
