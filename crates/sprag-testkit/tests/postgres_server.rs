@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sprag::audit::AuditQuery;
-use sprag::store::Listing;
+use sprag::store::{Listing, Request};
 use sprag::{Error, Fence, LockName, Locks};
 use sprag_testkit::postgres_server::{Database, PgBouncer, PoolMode, PostgresServer, skipped};
 use sprag_testkit::support::{LONG, eventually, request, within};
@@ -355,12 +355,14 @@ async fn a_request_that_comes_too_late_is_not_done() {
 async fn a_session_lock_that_was_taken_half_way_is_given_back() {
     let Some(database) = database() else { return };
     let store = sprag::open(&format!("{}?timeout_ms=300&mode=advisory", database.url())).unwrap();
-    let first = request("job");
+    // A lease so short is written down at once, and so waits for whoever has the row.
+    let request = || Request { ttl: Duration::from_secs(5), ..request("job") };
+    let first = request();
     store.try_acquire(&first).await.unwrap();
     store.release(&first.name, first.lease).await.unwrap();
     let row = keep_rows(&database, Duration::from_secs(2)).await;
     // The second stands behind the first, and is done when its caller is gone.
-    let (one, other) = (request("job"), request("job"));
+    let (one, other) = (request(), request());
     let (one, other) = tokio::join!(store.try_acquire(&one), store.try_acquire(&other));
     assert!(one.is_err() && other.is_err(), "{one:?} {other:?}");
     let kept = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database \
