@@ -95,27 +95,26 @@ impl Cluster {
         masters.iter().map(|master| self.link_to(master)).collect()
     }
 
-    /// Asks the server that has a slot; also tells which one has answered.
+    /// Asks the server that has a slot, of which `calls` says what; also tells which one has answered.
+    /// A request that is sent on is limited by the clock of the server that it is sent to.
     pub(crate) async fn ask_all(
         &self,
         slot: u16,
-        calls: Vec<Call>,
+        calls: impl Fn(&Link) -> Vec<Call>,
     ) -> Result<(Vec<Value>, Arc<Link>)> {
         let mut link = self.link_for(slot).await?;
         let mut asking = false;
         for _ in 0..HOPS {
-            let mut sent = calls.clone();
-            if asking {
-                sent.insert(0, Call::plain(&["ASKING"]));
-            }
-            let mut answers = match link.ask_all(sent).await {
-                Ok(answers) => answers,
-                Err(error) => {
-                    // It may be dead, and another one in its place.
-                    self.map().wrong = true;
-                    return Err(error);
+            let asked = async {
+                link.meet().await?;
+                let mut sent = calls(&link);
+                if asking {
+                    sent.insert(0, Call::plain(&["ASKING"]));
                 }
+                link.ask_all(sent).await
             };
+            // It may be dead, and another one in its place.
+            let mut answers = asked.await.inspect_err(|_| self.map().wrong = true)?;
             if asking {
                 answers.remove(0);
             }

@@ -115,37 +115,36 @@ impl RedisStore {
         &self,
         operation: Operation,
         name: &LockName,
-        mut command: Command,
+        command: Command,
     ) -> Result<(Answer, Arc<Link>)> {
         let keys = self.keys.of(name)?;
-        let plain = keys[0].clone();
-        let link = self.link_to(operation, name, &plain).await?;
         let granting = granting(&command);
         if let Some(ttl_ms) = ttl_of(&command) {
             // Also if there will be no answer.
             self.longest.uses(Duration::from_millis(ttl_ms));
         }
-        if let Command::Acquire(acquire) = &mut command {
-            // One that lay in a buffer until its caller gave up must not take the lock.
-            acquire.not_after_ms = link.not_after_ms();
-        }
-        let mut calls = Vec::with_capacity(1);
-        if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
-            // A grant that was handed over was written by somebody else. Renewing it makes it ours,
-            // so that replicas that have this have that.
-            calls.push(self.lock_call(keys.clone(), name, &command));
-            if let Some(ttl_ms) = ttl_ms {
-                let renew = Command::Renew { lease, ttl_ms, rebind: None };
-                calls.push(self.lock_call(keys, name, &renew));
+        let calls = |link: &Link| {
+            let mut command = command.clone();
+            if let Command::Acquire(acquire) = &mut command {
+                // One that lay in a buffer until its caller gave up must not take the lock.
+                acquire.not_after_ms = link.not_after_ms();
             }
-            let (count, patience) = (self.min_replicas, self.patience.as_millis());
-            calls.push(Call::plain(&["WAIT", &count.to_string(), &patience.to_string()]));
-        } else {
-            calls.push(self.lock_call(keys, name, &command));
-        }
+            let mut calls = vec![self.lock_call(keys.clone(), name, &command)];
+            if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
+                // A grant that was handed over was written by somebody else. Renewing it makes it
+                // ours, so that replicas that have this have that.
+                if let Some(ttl_ms) = ttl_ms {
+                    let renew = Command::Renew { lease, ttl_ms, rebind: None };
+                    calls.push(self.lock_call(keys.clone(), name, &renew));
+                }
+                let (count, patience) = (self.min_replicas, self.patience.as_millis());
+                calls.push(Call::plain(&["WAIT", &count.to_string(), &patience.to_string()]));
+            }
+            calls
+        };
         let sent = BootClock.now();
         let asked = async {
-            let (mut answers, link) = self.way.ask_all(&plain, calls).await?;
+            let (mut answers, link) = self.way.ask_all(&keys[0], calls).await?;
             let confirmed = if answers.len() > 1 { answers.pop() } else { None };
             let answer = answers.into_iter().next().unwrap_or(Value::Nil);
             if let (Command::Renew { .. }, Some(damage)) = (&command, damage(&answer)) {

@@ -74,23 +74,22 @@ impl Way {
             Servers::One(link) => Ok(Arc::clone(link)),
             Servers::Many(cluster) => {
                 let link = cluster.link_for(slot_of(key)).await?;
-                if link.not_after_ms().is_none() {
-                    cluster.ask_all(slot_of(key), vec![Call::plain(&["PING"])]).await?;
-                }
+                link.meet().await?;
                 Ok(link)
             }
         }
     }
 
-    /// Asks the server that has `key` several things at once, in this order. Each may be refused.
-    /// Also tells which server has answered: it may be another one than was asked first.
+    /// Asks the server that has `key` several things at once, in this order; `calls` says what, of
+    /// each that is asked. Each may be refused. Also tells which server has answered: it may be another
+    /// one than was asked first.
     pub(crate) async fn ask_all(
         &self,
         key: &str,
-        calls: Vec<Call>,
+        calls: impl Fn(&Link) -> Vec<Call>,
     ) -> Result<(Vec<Value>, Arc<Link>)> {
         match &self.servers {
-            Servers::One(link) => Ok((link.ask_all(calls).await?, Arc::clone(link))),
+            Servers::One(link) => Ok((link.ask_all(calls(link)).await?, Arc::clone(link))),
             Servers::Many(cluster) => cluster.ask_all(slot_of(key), calls).await,
         }
     }
@@ -102,7 +101,7 @@ impl Way {
         key: &str,
         call: Call,
     ) -> Result<T> {
-        let asked = self.ask_all(key, vec![call]).await;
+        let asked = self.ask_all(key, |_| vec![call.clone()]).await;
         let answer = asked.and_then(|(mut answers, _)| {
             let answer = answers.pop().ok_or_else(|| strange_answer("nothing"))?;
             self.understand(answer)

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use sprag::Locks;
+use sprag::store::Attempt;
 use sprag_testkit::proxy::Proxy;
-use sprag_testkit::redis_server::{RedisCluster, RedisServer, RedisSetup};
-use sprag_testkit::support::{LONG, eventually, within};
+use sprag_testkit::redis_server::{RedisCluster, RedisServer, RedisSetup, ShiftedClock};
+use sprag_testkit::support::{LONG, eventually, request, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_moves_takes_its_locks_along() {
@@ -39,6 +40,28 @@ async fn a_slot_that_moves_takes_its_locks_along() {
     assert_eq!(cluster.owner(slot), Some(to));
     next.release().await.unwrap();
     locks.lock("job").ttl(LONG).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// A request that is sent on to a node with another time of day is limited by that one's clock: it
+/// is done at once, neither refused as late nor good for an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_sent_on_is_limited_by_the_clock_of_who_does_it() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let clock = ShiftedClock::make();
+    clock.ahead(Duration::from_secs(3600));
+    let cluster = RedisCluster::start_with_clock(0, &clock).await;
+    let (store, request) = (sprag::open(&cluster.url()).unwrap(), request("job"));
+    let slot = cluster.slot("sprag:job");
+    assert_ne!(cluster.owner(slot), Some(0), "it lives by the other clock already");
+    // From now on the store believes to know where the slot is.
+    assert!(!store.inspect(&request.name).await.unwrap().is_locked());
+    cluster.begin_move(slot, 0);
+    cluster.move_keys(slot, 0);
+    cluster.end_move(slot, 0);
+    let granted = store.try_acquire(&request).await.expect("sent on, and not late");
+    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
 }
 
 /// F32: while some of a lock's keys are on one node and some on the other, neither can say anything.

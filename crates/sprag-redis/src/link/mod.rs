@@ -148,6 +148,14 @@ impl Link {
         T::from_value(answer).ok_or_else(|| strange_answer("it has another form"))
     }
 
+    /// Connects to a server that was not met before: so its clock is known, and whether it may grant.
+    pub(crate) async fn meet(&self) -> Result<()> {
+        if self.not_after_ms().is_none() {
+            self.ask_all(vec![Call::plain(&["PING"])]).await?;
+        }
+        Ok(())
+    }
+
     /// Asks the server several things at once, in this order. Each may be refused by itself.
     pub(crate) async fn ask_all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
         let answers = self.send(&calls, self.digests.get().map(Vec::as_slice)).await?;

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 
 use super::server::RedisServer;
 use super::setup::RedisSetup;
+use super::shifted_clock::ShiftedClock;
 use crate::support::eventually;
 
 const MASTERS: usize = 3;
@@ -22,17 +23,30 @@ impl RedisCluster {
     ///
     /// If there is no `redis-server`.
     pub async fn start() -> Self {
-        Self::of(&RedisSetup::new().tcp().cluster()).await
+        Self::of(|_| RedisSetup::new().tcp().cluster()).await
+    }
+
+    /// As [`RedisCluster::start`], with one node that lives by a clock of its own.
+    ///
+    /// # Panics
+    ///
+    /// If there is no `redis-server`.
+    pub async fn start_with_clock(node: usize, clock: &ShiftedClock) -> Self {
+        let setup = RedisSetup::new().tcp().cluster();
+        Self::of(|index| if index == node { setup.clone().clock(clock) } else { setup.clone() })
+            .await
     }
 
     /// Starts one in which no master is given up, however busy this machine is.
     pub(super) async fn steady() -> Self {
         let setup = RedisSetup::new().tcp().cluster();
-        Self::of(&setup.set("cluster-node-timeout", "60000")).await
+        let setup = setup.set("cluster-node-timeout", "60000");
+        Self::of(|_| setup.clone()).await
     }
 
-    async fn of(setup: &RedisSetup) -> Self {
-        let cluster = Self { nodes: RedisServer::several(2 * MASTERS, setup).await };
+    async fn of(setup: impl Fn(usize) -> RedisSetup) -> Self {
+        let starting = (0..2 * MASTERS).map(|index| setup(index).start());
+        let cluster = Self { nodes: join_all(starting).await };
         // By hand: `redis-cli --cluster create` takes seconds longer.
         for (index, node) in cluster.nodes.iter().enumerate() {
             order(node, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]);
