@@ -100,7 +100,7 @@ impl Cluster {
     pub(crate) async fn ask_all(
         &self,
         slot: u16,
-        calls: impl Fn(&Link) -> Vec<Call>,
+        calls: impl Fn(&Link) -> Vec<Call> + Send + Sync,
     ) -> Result<(Vec<Value>, Arc<Link>)> {
         let mut link = self.link_for(slot).await?;
         let mut asking = false;

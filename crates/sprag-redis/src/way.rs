@@ -86,7 +86,7 @@ impl Way {
     pub(crate) async fn ask_all(
         &self,
         key: &str,
-        calls: impl Fn(&Link) -> Vec<Call>,
+        calls: impl Fn(&Link) -> Vec<Call> + Send + Sync,
     ) -> Result<(Vec<Value>, Arc<Link>)> {
         match &self.servers {
             Servers::One(link) => Ok((link.ask_all(calls(link)).await?, Arc::clone(link))),
