@@ -23,7 +23,9 @@ pub struct Look {
     pub asleep: bool,
 }
 
-/// A moving average of the time to an answer that was looked for, in microseconds.
+/// The usual time to an answer that was looked for, in microseconds: half of them take longer. An
+/// average would say little, as an answer takes a hundred times as long now and then, whenever a
+/// processor is busy with something else.
 #[derive(Debug)]
 pub struct Pace {
     micros: AtomicU32,
@@ -57,7 +59,7 @@ impl Pace {
         let usual = self.micros.load(Ordering::Relaxed);
         let asleep = self.alone || usual >= NEAR;
         if self.is_quick() {
-            let patience = Duration::from_micros(u64::from(usual + usual / 4 + 30));
+            let patience = Duration::from_micros(u64::from(2 * usual + 30));
             return Some(Look { patience, asleep });
         }
         let probes = self.skipped.fetch_add(1, Ordering::Relaxed) % PROBE == PROBE - 1;
@@ -69,15 +71,20 @@ impl Pace {
         self.learn(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
     }
 
-    /// Looking for an answer was in vain.
+    /// Looking for an answer was in vain, which costs more than a slow answer.
     pub fn in_vain(&self) {
+        self.learn(2 * FAR);
         self.learn(2 * FAR);
     }
 
     fn learn(&self, took: u32) {
         let before = self.micros.load(Ordering::Relaxed);
+        let step = before / 8 + 1;
         // An update that is lost to another one is not missed.
-        self.micros.store(before - before / 8 + took.min(2 * FAR) / 8, Ordering::Relaxed);
+        self.micros.store(
+            took.min(2 * FAR).clamp(before - step.min(before), before + step),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -114,6 +121,17 @@ mod tests {
         found(&pace, 100);
         pace.alone = true;
         assert!(pace.look().unwrap().asleep);
+    }
+
+    #[test]
+    fn a_few_answers_that_take_long_change_nothing() {
+        let pace = pace();
+        for _ in 0..100 {
+            (0..7).for_each(|_| pace.found(Duration::from_micros(100)));
+            (0..2).for_each(|_| pace.found(Duration::from_millis(5)));
+            pace.in_vain();
+        }
+        assert!(pace.is_quick() && !pace.look().unwrap().asleep);
     }
 
     #[test]
