@@ -134,6 +134,11 @@ impl Life {
         }
     }
 
+    /// How many of this process may wait for what is told to this session.
+    pub(crate) fn waiters(&self) -> usize {
+        self.vital.holdings.wakeups.mailboxes.count()
+    }
+
     /// The connection has ended, and the locks with it.
     pub(crate) fn end(&self) {
         self.vital.holdings.pulse.end(&self.session);

@@ -19,6 +19,7 @@ use sprag_core::pace::Look;
 use tokio_postgres::AsyncMessage;
 
 use super::connect::Half;
+use super::rest::{Errand, Nap, Rest};
 use super::wire::Grip;
 use crate::advisory::Life;
 
@@ -32,6 +33,7 @@ pub(crate) struct Lane {
     abandoned: Arc<AtomicBool>,
     /// Whether the runtime is not to watch the socket.
     looked_for: Arc<AtomicBool>,
+    rest: Arc<Rest>,
     /// The session on it, if it has locks.
     life: Option<Life>,
 }
@@ -153,14 +155,24 @@ impl Lane {
     pub(super) fn new(half: Half, grip: Grip, life: Option<Life>) -> Self {
         let Grip { abandoned, looked_for, socket } = grip;
         let open = Mutex::new(Some(Open { half, socket }));
-        Self { open, bell: Arc::new(Bell::new()), abandoned, looked_for, life }
+        let (bell, rest) = (Arc::new(Bell::new()), Arc::default());
+        Self { open, bell, abandoned, looked_for, rest, life }
     }
 
     /// Reads what the server says until the connection ends.
     pub(super) async fn drive(&self) {
         let _end = End(self);
+        let mut nap = Nap::new();
         let turns = std::future::poll_fn(|context| {
             self.bell.thread.register(context.waker());
+            let calm = !self.bell.rung.load(SeqCst) && self.waiters() == 0;
+            if calm && self.rest.goes_on(&mut nap, context) {
+                return Poll::Pending;
+            }
+            self.rest.ends();
+            if !self.bell.looking.load(SeqCst) {
+                self.looked_for.store(false, SeqCst);
+            }
             // Who has it in hand wakes the thread if anything is left to do.
             let turn = self.turn();
             self.bell.serve();
@@ -213,8 +225,22 @@ impl Lane {
                 std::hint::spin_loop();
             }
         };
-        self.stop_looking();
+        self.stop_looking(matches!(found, Looked::Found(_)));
         found
+    }
+
+    /// The thread is to find an answer that was asked for here.
+    pub(super) fn errand(&self) -> Errand {
+        let errand = self.rest.errand();
+        if self.rest.rests() {
+            self.bell.thread.wake();
+        }
+        errand
+    }
+
+    /// How many of this process may be told something on this connection that they wait for.
+    fn waiters(&self) -> usize {
+        self.life.as_ref().map_or(0, Life::waiters)
     }
 
     fn socket(&self) -> Option<Arc<OwnedFd>> {
@@ -222,10 +248,22 @@ impl Lane {
         Some(Arc::clone(&self.open.try_lock().ok()?.as_ref()?.socket))
     }
 
-    /// From now on the thread takes care of what is under way, and the runtime watches the socket.
-    fn stop_looking(&self) {
-        // To be watched it has to be read in vain. Who has it in hand may have done so too early.
-        let mut left = self.looked_for.swap(false, SeqCst) && self.turn() == Turn::InOtherHands;
+    /// From now on the thread takes care of what is under way. The runtime watches the socket, at once
+    /// if anything may come that was not found.
+    fn stop_looking(&self, found: bool) {
+        // One of those who wait may be who has just looked.
+        let done = found && !self.rest.has_errands() && self.waiters() <= 1;
+        let mut left = false;
+        if self.looked_for.load(SeqCst) {
+            if done {
+                left = self.rest.begins();
+            } else {
+                self.looked_for.store(false, SeqCst);
+                // To be watched it has to be read in vain. Who has it in hand may have done so too
+                // early.
+                left = self.turn() == Turn::InOtherHands;
+            }
+        }
         self.bell.looking.store(false, SeqCst);
         left |= self.bell.rung.load(SeqCst);
         if left {
@@ -256,6 +294,7 @@ impl Lane {
         }
         drop(open);
         // The thread has to know, whoever found out.
+        self.rest.ends();
         self.bell.thread.wake();
         Turn::Ended
     }
@@ -270,6 +309,7 @@ impl Lane {
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, SeqCst);
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.rest.ends();
         self.bell.thread.wake();
     }
 }

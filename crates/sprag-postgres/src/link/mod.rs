@@ -7,6 +7,7 @@ mod connect;
 mod ear;
 mod lane;
 mod listener;
+mod rest;
 mod startup;
 mod tls;
 mod watcher;
@@ -155,6 +156,7 @@ async fn finish(
     work: impl Future<Output = (Answer, bool)>,
     to: oneshot::Sender<Answer>,
 ) {
+    let _errand = line.lane.errand();
     let patience = desk.connector.config.timeout;
     let answer = match tokio::time::timeout(patience, work).await {
         Ok((answer, _)) => answer,

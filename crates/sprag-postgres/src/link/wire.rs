@@ -58,6 +58,8 @@ impl Wire {
     /// by itself.
     fn poll_ready(&mut self, context: &mut Context<'_>, write: bool) -> Poll<io::Result<()>> {
         if self.grip.looked_for.load(SeqCst) {
+            // While it is registered, the runtime is woken by whatever comes.
+            self.watch = None;
             return Poll::Pending;
         }
         let watch = match &mut self.watch {
