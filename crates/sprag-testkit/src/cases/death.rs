@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sprag_core::store::Attempt;
 use sprag_core::{Client, Loss, Store};
@@ -59,11 +60,13 @@ pub async fn dead_waiters_are_skipped(harness: &impl Harness) {
         return;
     }
     let (holder, session) = (harness.store().await, harness.session().await);
-    let ttl = if harness.sees_death() { LONG * 10 } else { harness.ttl() * 3 };
+    let dead = harness.times(100);
+    // Where only time tells, the first must not be over before the last has come.
+    let arrivals = Duration::from_millis(30) * u32::try_from(dead).unwrap();
+    let ttl = if harness.sees_death() { LONG * 10 } else { harness.ttl() * 3 + arrivals };
     let held = request("report");
     holder.try_acquire(&held).await.unwrap();
     let mut living = Vec::new();
-    let dead = harness.times(100);
     for number in 0..=dead {
         if number == dead / 2 {
             living.push(spawn_acquire(client.lock("report").ttl(LONG)));

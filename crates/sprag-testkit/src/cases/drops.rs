@@ -163,7 +163,7 @@ pub async fn a_blocked_runtime_keeps_the_lock(harness: &impl Harness) {
 /// F06: a client that is not asked for anything renews all the same.
 pub async fn an_idle_task_keeps_the_lock(harness: &impl Harness) {
     let client = harness.client().await;
-    let ttl = harness.ttl().max(Duration::from_millis(600));
+    let ttl = 2 * harness.ttl();
     let guard = client.lock("report").ttl(ttl).acquire().await.unwrap();
     let_time_pass(ttl * 2).await;
     guard.ensure_valid().unwrap();

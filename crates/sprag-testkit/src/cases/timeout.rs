@@ -53,7 +53,7 @@ pub async fn a_lock_freed_in_time_is_acquired(harness: &impl Harness) {
 /// FAULTS 16: without a limit it waits until the lock is free, however long the holder renews.
 pub async fn without_a_limit_it_waits(harness: &impl Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
-    let ttl = Duration::from_secs(1).max(harness.ttl());
+    let ttl = Duration::from_secs(1).max(2 * harness.ttl());
     let guard = holder.lock("report").ttl(ttl).acquire().await.unwrap();
     let mut waiting = spawn_acquire(other.lock("report").ttl(ttl).wait_forever());
     let early = tokio::time::timeout(ttl.mul_f64(1.5), &mut waiting).await;
