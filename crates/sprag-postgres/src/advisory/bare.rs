@@ -17,7 +17,7 @@ const KEPT: usize = 200;
 /// One that comes so long after the last that was told is told at once.
 const ALONE: Duration = Duration::from_millis(10);
 /// How long it takes a process at most that lives to write down what others want.
-const LONGEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(250);
 
 /// The bare visits that are not in the trail yet, each as the server wrote it.
 #[derive(Debug, Default)]
