@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use sprag_core::record::wire::{self, Answer};
 use sprag_core::record::{
-    Acquire, Applied, Command, Event, EventKind, Hold, Outcome, Record, Steal, apply,
+    Acquire, Applied, Command, Event, EventKind, Outcome, Record, Steal, apply,
 };
 use sprag_core::{Fence, Holder, LeaseId, Loss, Mode, PartyId, SessionId, TaskInfo};
 
@@ -27,14 +27,12 @@ enum Theme {
     Crowd,
     Readers,
     Permits,
-    /// A queue of those who are alike, in which the lock goes on and on.
-    Passing,
 }
 
 fn any_mode(random: &mut Rng, theme: Theme) -> Mode {
     let kinds = match theme {
         Theme::Anything => 0..6,
-        Theme::Turns | Theme::Crowd | Theme::Passing => 0..2,
+        Theme::Turns | Theme::Crowd => 0..2,
         Theme::Readers => 1..5,
         Theme::Permits => 5..6,
     };
@@ -103,60 +101,13 @@ fn any_turn(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
     }
 }
 
-/// A command of [`Theme::Passing`]: much happens to who is promised the lock.
-fn any_pass(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
-    let holder = record.holders.first().map(|hold| hold.lease);
-    let number = u128::from(random.u32(1..12));
-    let heir = record.heir.map(|heir| heir.lease);
-    if let (Some(hold), Some(_), true) = (record.holders.first(), heir, random.u8(..3) == 0) {
-        return any_blow(random, record, number, hold, now_ms);
-    }
-    match (holder, random.u32(..20)) {
-        (_, ..8) | (None, _) => {
-            let again = heir.filter(|_| random.u8(..4) == 0).map(LeaseId::as_u128);
-            let number = again.unwrap_or(number);
-            let mut acquire = any_acquire(random, Theme::Passing, number, record, now_ms);
-            (acquire.queue, acquire.not_after_ms) = (true, None);
-            if random.u8(..8) > 0 {
-                acquire.steal = Steal::No;
-                acquire.session = Some(SessionId::from_u128(number));
-                acquire.priority = i8::from(random.u8(..8) == 0);
-            }
-            Command::Acquire(Box::new(acquire))
-        }
-        (Some(lease), 8 | 9) => {
-            let lease = heir.filter(|_| random.bool()).unwrap_or(lease);
-            Command::Renew { lease, ttl_ms: any_ttl(random), rebind: None }
-        }
-        (Some(_), 10) => any_command(random, Theme::Anything, record, now_ms),
-        (Some(lease), _) => Command::Release { lease },
-    }
-}
-
-/// What comes between a promise and the moment when it is kept.
-fn any_blow(random: &mut Rng, record: &Record, number: u128, hold: &Hold, now_ms: u64) -> Command {
-    let mut acquire = any_acquire(random, Theme::Passing, number, record, now_ms);
-    match random.u8(..4) {
-        0 => (acquire.steal, acquire.not_after_ms) = (Steal::Force, None),
-        1 => {
-            (acquire.queue, acquire.priority) = (true, 8);
-            (acquire.steal, acquire.not_after_ms) = (Steal::No, None);
-        }
-        2 => {
-            return Command::Evict { fence: hold.fence, by: "ops".into(), reason: "why".into() };
-        }
-        _ => return any_command(random, Theme::Anything, record, now_ms),
-    }
-    Command::Acquire(Box::new(acquire))
-}
-
 /// A command of [`Theme::Crowd`].
 fn any_of_crowd(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
     let Some(hold) = record.holders.first() else { return any_comer(random, record, now_ms) };
     let (lease, fence) = (hold.lease, hold.fence);
     let waits = record.waiters.get(random.usize(..3)).map_or(lease, |wait| wait.lease);
     // Most of what is odd comes when there is an heir to whom it matters.
-    let odd = if record.heir.is_some() { 24 } else { 17 };
+    let odd = if record.heir.is_some() { 26 } else { 17 };
     match random.u32(..odd) {
         ..9 => any_comer(random, record, now_ms),
         9..16 => Command::Release { lease },
@@ -169,10 +120,16 @@ fn any_of_crowd(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
             Command::Convert { lease, fence, to, queue }
         }
         21 => Command::Evict { fence, by: "ops".into(), reason: "why".into() },
-        22 => {
+        22..25 => {
             let number = u128::from(random.u32(1..60));
             let mut acquire = any_acquire(random, Theme::Crowd, number, record, now_ms);
-            (acquire.steal, acquire.not_after_ms) = (Steal::Force, None);
+            (acquire.steal, acquire.not_after_ms) = (Steal::No, None);
+            match random.u8(..3) {
+                0 => acquire.steal = Steal::Force,
+                1 => (acquire.queue, acquire.priority) = (true, 8),
+                // Whoever waits asks now and then.
+                _ => (acquire.queue, acquire.lease) = (true, waits),
+            }
             Command::Acquire(Box::new(acquire))
         }
         _ => any_command(random, Theme::Anything, record, now_ms),
@@ -204,7 +161,6 @@ fn any_comer(random: &mut Rng, record: &Record, now_ms: u64) -> Command {
 fn any_command(random: &mut Rng, theme: Theme, record: &Record, now_ms: u64) -> Command {
     match theme {
         Theme::Turns => return any_turn(random, record, now_ms),
-        Theme::Passing => return any_pass(random, record, now_ms),
         Theme::Crowd => return any_of_crowd(random, record, now_ms),
         Theme::Anything | Theme::Readers | Theme::Permits => {}
     }
@@ -311,11 +267,10 @@ impl Sequence {
         sessions: Option<&[SessionId]>,
         process_of: Option<fn(LeaseId) -> u128>,
     ) -> Self {
-        use Theme::{Anything, Crowd, Passing, Permits, Readers, Turns};
-        let crowd = if process_of.is_some() { Passing } else { Crowd };
-        let themes = [Anything, Turns, Readers, Permits, crowd];
-        let theme = *random.choice(&themes).unwrap_or(&Anything);
-        let turns = matches!(theme, Turns | Crowd | Passing);
+        use Theme::{Anything, Crowd, Permits, Readers, Turns};
+        let theme =
+            *random.choice(&[Anything, Turns, Crowd, Readers, Permits]).unwrap_or(&Anything);
+        let turns = matches!(theme, Turns | Crowd);
         let longest = if turns { MOST_TURNS } else { LONGEST };
         let mut record = Record::default();
         let mut now_us = START_US;

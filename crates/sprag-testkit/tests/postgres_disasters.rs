@@ -2,7 +2,6 @@
 //! its clock jumps. Each test names its scenario of `docs/faults.md`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use sprag::store::{Bind, Renewal, Request};
 use sprag::{ErrorKind, Locks, Loss, Mode};
 use sprag_testkit::postgres_server::{PostgresServer, skipped};
 use sprag_testkit::redis_server::ShiftedClock;
+use sprag_testkit::small_disk::SmallDisk;
 use sprag_testkit::support::{
     LONG, let_time_pass, look, name, now, request, until_waiters, within,
 };
@@ -71,34 +71,6 @@ async fn grants_and_renewals_are_on_the_disk_whatever_is_set() {
     assert!(Some(next.fence()) > last);
 }
 
-/// A disk of a few pages, gone with the test.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// Mounts one. If this machine does not let us, the test fails, unless the one who runs it knows.
-    fn mount(path: PathBuf, size: &str) -> Option<Self> {
-        std::fs::create_dir(&path).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size},mode=777"), "tmpfs"]).arg(&path);
-        if mount.output().is_ok_and(|output| output.status.success()) {
-            return Some(Self(path));
-        }
-        let skipped = std::env::var("SPRAG_SKIP").unwrap_or_default();
-        assert!(
-            skipped.split([',', ' ']).any(|word| word == "mount"),
-            "this machine refuses to mount a small disk: run as root, or set SPRAG_SKIP=mount to go \
-             without this test"
-        );
-        None
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        Command::new("umount").arg("--lazy").arg(&self.0).status().ok();
-    }
-}
-
 /// F68: the disk with the tables is full: told as that, what is held stays held, and it passes.
 #[tokio::test]
 async fn a_full_disk_of_the_server_is_told_and_passes() {
@@ -109,12 +81,13 @@ async fn a_full_disk_of_the_server_is_told_and_passes() {
     let Some(disk) = SmallDisk::mount(server.folder().join("small"), "24m") else { return };
     let owner = server.folder().join("data");
     let mut give = Command::new("chown");
-    assert!(give.arg("--reference").arg(&owner).arg(&disk.0).status().unwrap().success());
-    server.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.0.display()));
+    assert!(give.arg("--reference").arg(&owner).arg(disk.path()).status().unwrap().success());
+    server
+        .sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.path().display()));
     server.sql("postgres", "CREATE DATABASE small TABLESPACE small");
     let locks = Locks::open(&server.url("small")).unwrap();
     let held = locks.lock("held").ttl(TTL).acquire().await.unwrap();
-    let fill = disk.0.join("fill");
+    let fill = disk.path().join("fill");
     // It fails when the disk is full.
     let mut filling = Command::new("dd");
     filling.arg("if=/dev/zero").arg(format!("of={}", fill.display())).arg("bs=4096");

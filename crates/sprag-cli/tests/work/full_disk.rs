@@ -1,49 +1,19 @@
 //! A disk that is really full.
 
-use std::path::PathBuf;
-use std::process::Command;
+use sprag_testkit::small_disk::SmallDisk;
 
 use crate::support::Shop;
-
-/// A disk of a few pages, gone with the test.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// Mounts one. If this machine does not let us, the test fails, unless the one who runs it knows.
-    fn mount(shop: &Shop, size: &str) -> Option<Self> {
-        let path = shop.path("small");
-        std::fs::create_dir(&path).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
-        if mount.output().is_ok_and(|output| output.status.success()) {
-            return Some(Self(path));
-        }
-        let skipped = std::env::var("SPRAG_SKIP").unwrap_or_default();
-        assert!(
-            skipped.split([',', ' ']).any(|word| word == "mount"),
-            "this machine refuses to mount a small disk: run as root, or set SPRAG_SKIP=mount to go \
-             without this test"
-        );
-        None
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        Command::new("umount").arg("--lazy").arg(&self.0).status().ok();
-    }
-}
 
 #[test]
 fn an_item_whose_worktree_does_not_fit_is_given_back() {
     let shop = Shop::new();
-    let Some(disk) = SmallDisk::mount(&shop, "64k") else { return };
+    let Some(disk) = SmallDisk::mount(shop.path("small"), "64k") else { return };
     shop.place("bugs/next/x-00000001");
     std::fs::write(shop.path("seed/large"), vec![b'x'; 1 << 20]).unwrap();
     shop.git("seed", &["add", "."]);
     shop.git("seed", &["commit", "-q", "-m", "large"]);
     shop.git("seed", &["push", "-q", "origin", "HEAD:main"]);
-    shop.rules(&format!("[work]\nworktrees = {:?}\n", disk.0.display().to_string()));
+    shop.rules(&format!("[work]\nworktrees = {:?}\n", disk.path().display().to_string()));
     let answer = shop.work("a", &["next", "--worktree", "--", "true"]);
     assert_ne!(answer.code, Some(0), "{answer:?}");
     // Git does not tell why it cannot write.
@@ -59,7 +29,7 @@ fn an_item_whose_worktree_does_not_fit_is_given_back() {
 #[test]
 fn work_that_cannot_be_committed_for_want_of_room_is_kept_and_rescued() {
     let shop = Shop::new();
-    let Some(_disk) = SmallDisk::mount(&shop, "4m") else { return };
+    let Some(_disk) = SmallDisk::mount(shop.path("small"), "4m") else { return };
     shop.place("bugs/next/x-00000001");
     shop.clone_named("small/b");
     let fill = shop.path("small/fill");
