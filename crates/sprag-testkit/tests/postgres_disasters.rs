@@ -1,6 +1,5 @@
 //! What can happen to a PostgreSQL server itself: it crashes, its disk or its table of locks is full,
 //! its clock jumps. Each test names its scenario of `docs/faults.md`.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 use std::time::Duration;

@@ -167,6 +167,8 @@ async fn votes_that_are_asked_for_once_more_are_not_given() {
     let Some(scene) = Scene::behind_proxies().await else { return };
     let locks = scene.locks();
     let mut guard = locks.lock("report").ttl(LONG).acquire().await.unwrap();
+    // So that each request is seen by itself.
+    eventually("every node has it", async || scene.keys("report") == 3).await;
     guard.extend(LONG).await.unwrap();
     guard.release().await.unwrap();
     eventually("no key is left", async || scene.keys("report") == 0).await;
