@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, Pipeline};
-use sprag_core::record::{Applied, Command, Event, EventKind, Hold, Record};
+use sprag_core::record::{Applied, Command, Event, EventKind, Hold, Outcome, Record};
 use sprag_core::{LeaseId, Loss, Mode};
 use sprag_testkit::redis_server::RedisServer;
 use sprag_testkit::sequence::{MAX_WAITERS, Sequence};
@@ -131,6 +131,7 @@ impl Promises {
         } else if let Some(heir) = after.heir
             && asker(command) == Some(heir.lease)
             && matches!(command, Command::Acquire(_) | Command::Renew { .. })
+            && !matches!(step.outcome, Outcome::Refused(_))
         {
             // It was told "not yet", and counts from there.
             self.put_off += 1;
