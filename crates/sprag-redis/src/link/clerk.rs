@@ -44,7 +44,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
             }
             // Also when nothing is under way: the next request must not go there.
             if std::mem::take(&mut state.suspect) {
-                self.hang_up(&mut state, &self.trouble("has to be met anew"));
+                self.hang_up(&mut state, &self.trouble("is not the master any more"));
                 continue;
             }
             let Some(front) = state.pending.front() else {

@@ -52,9 +52,10 @@ impl Line {
         Ok(())
     }
 
-    /// Says something later, with what else there is to say by then.
-    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+    /// Says something later, with what else there is to say by then; never yet said.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> bool {
         self.out.extend_from_slice(bytes);
+        false
     }
 
     /// Writes on what waits, as far as the network takes it.

@@ -177,7 +177,8 @@ impl Link {
         if !self.is_own() {
             return Err(Error::lost(Loss::Forked));
         }
-        let bytes = written(calls, digests);
+        let mut bytes = Vec::with_capacity(512);
+        calls.iter().for_each(|call| call.write(digests, &mut bytes));
         let slot = Arc::new(Slot::new(BootClock.now(), calls.len()));
         let crowded = self.shared.send(&slot, &bytes)?;
         let shared = Arc::clone(&self.shared);
@@ -187,16 +188,6 @@ impl Link {
             Reply::new(shared, slot)
         };
         Ok(reply.await?)
-    }
-
-    /// Tells the server something within a moment, with what else it is asked by then; nobody waits
-    /// for the answer.
-    pub(crate) fn tell_soon(&self, call: Call) {
-        if self.is_own() {
-            let calls = [call];
-            let bytes = written(&calls, self.digests.get().map(Vec::as_slice));
-            self.shared.send_soon(Slot::new(BootClock.now(), calls.len()), &bytes);
-        }
     }
 
     /// Until when, by the server's clock, a request that is sent now may be done.
@@ -217,12 +208,6 @@ impl Drop for Link {
             self.shared.ring();
         }
     }
-}
-
-fn written(calls: &[Call], digests: Option<&[String]>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(512);
-    calls.iter().for_each(|call| call.write(digests, &mut bytes));
-    bytes
 }
 
 fn is_no(answer: &Value, code: &str) -> bool {

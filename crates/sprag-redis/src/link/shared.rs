@@ -11,7 +11,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use sprag_core::ErrorKind;
 use sprag_core::pace::Pace;
 
-use super::is_no;
 use super::line::Line;
 use super::slot::Slot;
 use super::stream::wait;
@@ -62,7 +61,7 @@ pub(super) struct State {
     pub(super) pending: VecDeque<Arc<Slot>>,
     /// What is to be said as soon as there is a line.
     pub(super) unsaid: Vec<u8>,
-    /// Whether the connection leads to the wrong server, or to one that has forgotten our scripts.
+    /// Whether the connection leads to the wrong server.
     pub(super) suspect: bool,
     /// Nobody will ask any more.
     pub(super) ended: bool,
@@ -100,10 +99,7 @@ impl Shared {
         state.pending.push_back(Arc::clone(slot));
         let crowded = state.pending.len() > CROWD;
         let said = match &mut state.line {
-            Some(line) if crowded => {
-                line.keep(bytes);
-                false
-            }
+            Some(line) if crowded => line.keep(bytes),
             // If it fails the thread finds out as well, and tells everybody.
             Some(line) => line.say(bytes).is_ok() && !line.waits(),
             None => {
@@ -116,28 +112,6 @@ impl Shared {
             self.ring();
         }
         Ok(crowded)
-    }
-
-    /// Sends a request whose answers nobody waits for, in a moment: with what else is sent by then.
-    pub(super) fn send_soon(&self, slot: Slot, bytes: &[u8]) {
-        slot.abandon();
-        let mut state = self.lock();
-        if state.ended || state.pending.len() >= MOST {
-            return;
-        }
-        state.pending.push_back(Arc::new(slot));
-        let connected = match &mut state.line {
-            Some(line) => {
-                line.keep(bytes);
-                true
-            }
-            None => {
-                state.unsaid.extend_from_slice(bytes);
-                false
-            }
-        };
-        drop(state);
-        self.care_for_at_least(if connected { Care::Dozing } else { Care::Awake });
     }
 
     /// Whether nobody looked for answers, and the caller does from now on.
@@ -215,7 +189,7 @@ impl Shared {
     /// Takes off the line what is there, and gives it to whom it belongs; whether anybody waited
     /// for it.
     pub(super) fn take(&self, state: &mut State) -> io::Result<bool> {
-        let State { line: Some(line), pending, suspect, .. } = state else { return Ok(false) };
+        let State { line: Some(line), pending, .. } = state else { return Ok(false) };
         if line.waits() {
             line.flush()?;
         }
@@ -227,13 +201,7 @@ impl Shared {
                 let what = "it answers what was not asked";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             };
-            if slot.is_awaited() {
-                any = true;
-            } else if is_no(&value, "NOSCRIPT") {
-                // Nobody is there to ask again. The next connection teaches it the scripts.
-                *suspect = true;
-                self.ring();
-            }
+            any |= slot.is_awaited();
             if slot.put(value) {
                 pending.pop_front();
             }

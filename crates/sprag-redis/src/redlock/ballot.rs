@@ -142,11 +142,6 @@ impl Ballot {
         agreed >= self.majority() || most + self.silent() < self.majority()
     }
 
-    /// Whether the node has not answered, or cannot be asked.
-    pub(super) fn is_silent(&self, node: usize) -> bool {
-        self.votes[node].is_none()
-    }
-
     /// How many have not spoken yet.
     fn silent(&self) -> usize {
         self.votes.iter().filter(|vote| vote.is_none()).count() - self.failed.len()

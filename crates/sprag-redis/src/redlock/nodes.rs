@@ -1,7 +1,6 @@
 //! [`Nodes`]: the way to all nodes at once.
 
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,8 +22,6 @@ pub(super) struct Nodes {
     links: Vec<Link>,
     /// How soon enough of them answer.
     pace: Pace,
-    /// In which order they are asked, where not all are asked at once.
-    order: Mutex<Vec<usize>>,
     pub(super) timers: Timers,
     keys: Keys,
     /// How long to wait for a majority where no lease sets the pace.
@@ -46,8 +43,7 @@ impl Nodes {
         let links = links.collect::<Result<Vec<_>>>()?;
         let first = &config.nodes[0];
         let (keys, timeout) = (Keys::new(first.prefix.clone(), false), first.timeout);
-        let order = Mutex::new((0..links.len()).collect());
-        Ok(Self { links, pace: Pace::new(), order, timers: Timers::start()?, keys, timeout })
+        Ok(Self { links, pace: Pace::new(), timers: Timers::start()?, keys, timeout })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -60,26 +56,6 @@ impl Nodes {
 
     pub(super) fn link(&self, node: usize) -> &Link {
         &self.links[node]
-    }
-
-    /// Those that are asked first, and the others: a majority is enough if it answers soon. Far away,
-    /// nobody waits for the slowest of them: all are asked at once.
-    pub(super) fn first_and_others(&self) -> (Vec<usize>, Vec<usize>) {
-        let mut first = self.order().clone();
-        let others =
-            if self.pace.is_quick() { first.split_off(self.majority()) } else { Vec::new() };
-        (first, others)
-    }
-
-    /// These were slow: from now on they are asked last.
-    pub(super) fn put_last(&self, slow: &[usize]) {
-        if !slow.is_empty() {
-            self.order().sort_by_key(|node| slow.contains(node));
-        }
-    }
-
-    fn order(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The keys of a lock on every node.

@@ -33,8 +33,6 @@ use crate::script::Script;
 const PAGE: usize = 1000;
 /// How often nodes are asked within one attempt.
 const ROUNDS: usize = 8;
-/// Nodes that are usually quick are waited for so long before the others are asked as well.
-const SOON: Duration = Duration::from_millis(1);
 /// How far the fence that is proposed is ahead of the nodes' clocks: longer than a request takes.
 const LEAD: Duration = Duration::from_millis(20);
 /// How long to wait between two looks, for one that waits alone and for each of many.
@@ -174,35 +172,17 @@ impl RedlockStore {
             (node, Nodes::call(Script::RedlockTake, &keys, &arguments))
         };
         let mut ballot = Ballot::new(request.lease, self.nodes.count());
-        let (first, mut others) = self.nodes.first_and_others();
-        let mut asks: Vec<Ask> = first.into_iter().map(take).collect();
+        let mut asks: Vec<Ask> = (0..self.nodes.count()).map(take).collect();
         let (mut failures, mut kept_out) = (Failures::default(), Vec::new());
         for _ in 0..ROUNDS {
-            let mut left = end.since(BootClock.now());
-            if !others.is_empty() {
-                left = left.min(SOON);
-            }
-            let asked: Vec<_> = asks.iter().map(|(node, _)| *node).collect();
+            let left = end.since(BootClock.now());
             asks.iter().for_each(|(node, _)| ballot.take_back(*node));
-            let answers = self.nodes.ask(asks, left, |node, answer| {
+            let asked = self.nodes.ask(asks, left, |node, answer| {
                 ballot.put(node, answer);
                 !ballot.is_open()
             });
-            failures.absorb(answers.await);
-            let others = std::mem::take(&mut others);
-            if ballot.is_won() {
-                // They are to have it as well, as others may fail while it is held; but in their own
-                // time, which is often when it is given back.
-                others.into_iter().map(take).for_each(|(node, call)| {
-                    self.nodes.link(node).tell_soon(call);
-                });
-                break;
-            }
-            if !others.is_empty() {
-                let slow = asked.into_iter().filter(|node| ballot.is_silent(*node));
-                self.nodes.put_last(&slow.collect::<Vec<_>>());
-            }
-            if ballot.gone().is_some() || ballot.is_hopeless() {
+            failures.absorb(asked.await);
+            if ballot.is_won() || ballot.gone().is_some() || ballot.is_hopeless() {
                 break;
             }
             if ballot.is_anybody_fresh() {

@@ -41,31 +41,6 @@ async fn nobody_waits_for_nodes_that_hang() {
     }
 }
 
-/// A majority is asked first. The others have the lock a moment later, so that any of them may fail
-/// while it is held; also after they have forgotten the scripts.
-#[tokio::test]
-async fn all_nodes_have_a_lock_that_is_held() {
-    let Some(scene) = Scene::new(5).await else { return };
-    let locks = scene.locks();
-    for _ in 0..3 {
-        let guard = locks.lock("report").ttl(LONG).acquire().await.unwrap();
-        eventually("all have it", || async { scene.keys("report") == 5 }).await;
-        guard.release().await.unwrap();
-        eventually("none has it", || async { scene.keys("report") == 0 }).await;
-    }
-    for node in &scene.nodes {
-        assert_eq!(node.ask(&["SCRIPT", "FLUSH"]), "OK");
-    }
-    eventually("all have had it", async || {
-        let guard = locks.lock("report").ttl(LONG).acquire().await.unwrap();
-        let lease = guard.lease().to_string();
-        guard.release().await.unwrap();
-        let who = |node: &RedisServer| node.ask(&["HGET", "{sprag:report}:n", "who"]);
-        scene.nodes.iter().all(|node| who(node).starts_with(&lease))
-    })
-    .await;
-}
-
 /// The same with as little time for a node as there is by default. It may be too little on a busy
 /// machine, so that all is tried again; but nothing else may fail.
 #[tokio::test]
