@@ -85,6 +85,18 @@ impl Cluster {
         }
     }
 
+    /// The same, and it was met.
+    pub(crate) async fn met_link_for(&self, slot: u16) -> Result<Arc<Link>> {
+        let link = self.link_for(slot).await?;
+        self.or_doubt(link.meet().await)?;
+        Ok(link)
+    }
+
+    /// A server that cannot be asked may be dead, and another one in its place: the map is drawn anew.
+    fn or_doubt<T>(&self, asked: Result<T>) -> Result<T> {
+        asked.inspect_err(|_| self.map().wrong = true)
+    }
+
     /// All servers that have slots.
     pub(crate) async fn masters(&self) -> Result<Vec<Arc<Link>>> {
         self.draw_if_needed().await?;
@@ -113,8 +125,7 @@ impl Cluster {
                 }
                 link.ask_all(sent).await
             };
-            // It may be dead, and another one in its place.
-            let mut answers = asked.await.inspect_err(|_| self.map().wrong = true)?;
+            let mut answers = self.or_doubt(asked.await)?;
             if asking {
                 answers.remove(0);
             }

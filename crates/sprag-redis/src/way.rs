@@ -72,11 +72,7 @@ impl Way {
     pub(crate) async fn link_for(&self, key: &str) -> Result<Arc<Link>> {
         match &self.servers {
             Servers::One(link) => Ok(Arc::clone(link)),
-            Servers::Many(cluster) => {
-                let link = cluster.link_for(slot_of(key)).await?;
-                link.meet().await?;
-                Ok(link)
-            }
+            Servers::Many(cluster) => cluster.met_link_for(slot_of(key)).await,
         }
     }
 

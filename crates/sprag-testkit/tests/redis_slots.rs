@@ -158,6 +158,30 @@ async fn a_master_that_dies_is_followed_by_its_replica() {
     assert!(next.fence() > fence);
 }
 
+/// F32: also one that dies before it was ever asked for anything: who does not know it finds its replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_dies_before_it_is_met_is_followed_by_its_replica() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let mut cluster = RedisCluster::start().await;
+    let locks = Locks::open(&format!("{}?timeout_ms=500", cluster.url())).unwrap();
+    let slot = |name: &str| cluster.slot(&format!("sprag:{name}"));
+    // The last master, through which the Cluster was not found.
+    let on = |master| {
+        let mut names = (0..200).map(|number| format!("job-{number}"));
+        names.find(|name| cluster.owner(slot(name)) == Some(master)).expect("there are enough")
+    };
+    let (known, unknown) = (on(0), on(2));
+    let slot = slot(&unknown);
+    locks.lock(known).ttl(LONG).acquire().await.unwrap().release().await.unwrap();
+    cluster.nodes()[2].kill();
+    assert!(locks.lock(&*unknown).ttl(LONG).try_acquire().await.is_err(), "it is dead");
+    cluster.until_moved(slot, 2).await;
+    let granted = || async { locks.lock(&*unknown).ttl(LONG).try_acquire().await.is_ok() };
+    eventually("its replica is asked", granted).await;
+}
+
 /// F27: without `min_replicas` a failover may forget a lock, and then the fence tells who is who;
 /// with it, such a lock is never granted.
 #[tokio::test(flavor = "multi_thread")]
