@@ -165,7 +165,9 @@ impl Lane {
         let mut nap = Nap::new();
         let turns = std::future::poll_fn(|context| {
             self.bell.thread.register(context.waker());
-            let calm = !self.bell.rung.load(SeqCst) && self.waiters() == 0;
+            // What somebody rings for who looks is in good hands.
+            let rung = self.bell.rung.load(SeqCst) && !self.bell.looking.load(SeqCst);
+            let calm = !rung && self.waiters() == 0;
             if calm && self.rest.goes_on(&mut nap, context) {
                 return Poll::Pending;
             }
@@ -222,7 +224,8 @@ impl Lane {
             let slept = now >= awake_until
                 && self.socket().is_some_and(|socket| self.bell.sleep(&socket, left));
             if !slept {
-                std::hint::spin_loop();
+                // The server may be waiting for this very processor.
+                std::thread::yield_now();
             }
         };
         self.stop_looking(matches!(found, Looked::Found(_)));
@@ -265,6 +268,8 @@ impl Lane {
             }
         }
         self.bell.looking.store(false, SeqCst);
+        // The thread may have ended its rest just now and left the socket to whoever looked.
+        left |= self.looked_for.load(SeqCst) && !self.rest.rests();
         left |= self.bell.rung.load(SeqCst);
         if left {
             self.bell.thread.wake();

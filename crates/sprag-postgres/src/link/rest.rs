@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long nobody has to look before the socket is watched again. What comes unasked is heard so
-/// much later, at most about twice as much.
+/// How long nobody has to look before the socket is watched again. What comes unasked is heard so much
+/// later, at most about twice as much.
 const MOMENT: Duration = Duration::from_millis(1);
+/// The same where they go on looking: the thread need not wake up so often to see that they do.
+const LONGEST: Duration = Duration::from_millis(8);
 
 /// Whether the thread leaves the socket alone, and what keeps it from that.
 #[derive(Debug, Default)]
@@ -40,11 +42,12 @@ impl Drop for Errand {
 pub(super) struct Nap {
     until: Pin<Box<Sleep>>,
     looks: u64,
+    length: Duration,
 }
 
 impl Nap {
     pub(super) fn new() -> Self {
-        Self { until: Box::pin(sleep(Duration::ZERO)), looks: 0 }
+        Self { until: Box::pin(sleep(Duration::ZERO)), looks: 0, length: Duration::ZERO }
     }
 }
 
@@ -75,15 +78,19 @@ impl Rest {
 
     /// Whether the thread, which is asked, rests on; it will be asked again when that may be over.
     pub(super) fn goes_on(&self, nap: &mut Nap, context: &mut Context<'_>) -> bool {
-        if !self.rests() || self.has_errands() {
-            return false;
-        }
         let looks = self.looks.load(SeqCst);
-        if looks != nap.looks {
-            nap.looks = looks;
-            nap.until.as_mut().reset(Instant::now() + MOMENT);
+        if self.rests() && !self.has_errands() {
+            if looks != nap.looks {
+                nap.looks = looks;
+                nap.length = (nap.length * 2).clamp(MOMENT, LONGEST);
+                nap.until.as_mut().reset(Instant::now() + nap.length);
+            }
+            if nap.until.as_mut().poll(context) == Poll::Pending {
+                return true;
+            }
         }
-        nap.until.as_mut().poll(context) == Poll::Pending
+        nap.length = Duration::ZERO;
+        false
     }
 }
 
@@ -108,8 +115,12 @@ mod tests {
             rest.begins();
         }
         assert!(goes_on(&rest, &mut nap).await);
-        tokio::time::advance(MOMENT * 2).await;
+        tokio::time::advance(LONGEST * 2).await;
         assert!(!goes_on(&rest, &mut nap).await, "nobody looks any more");
+        rest.begins();
+        assert!(goes_on(&rest, &mut nap).await);
+        tokio::time::advance(MOMENT * 2).await;
+        assert!(!goes_on(&rest, &mut nap).await, "one look is soon forgotten");
     }
 
     #[tokio::test(start_paused = true)]
