@@ -23,6 +23,8 @@
 -- * **A holder that hangs** never writes it down. Its guards are lost 5.5 s after the last beat of its
 --   pulse that was answered. A beat takes back the question: if that is 6.5 s old, there was none
 --   since, and the session may be ended. So no lock with a shorter time than that is bare.
+-- * **Where nothing was written** since a session saw the record empty, it need not look again. See "what
+--   was seen" below.
 -- * **A restart of the server** forgets the notes, while who held a lock may be out of reach and not
 --   know. If there were sessions before it, nobody gets a lock for as long as they need to notice.
 
@@ -244,6 +246,62 @@ BEGIN
   END IF;
 END $$;
 
+-- ---- what was seen ------------------------------------------------------------------------
+
+-- To look at a record costs more than all else that lets a lease in. So a session remembers which ones it
+-- has seen empty, for as long as nobody writes anything: each statement of an advisory lock that writes
+-- a record or a grip draws a number from this sequence, after it has written and before it commits.
+CREATE SEQUENCE sprag.changes;
+GRANT USAGE, SELECT ON SEQUENCE sprag.changes TO PUBLIC;
+DO $$ BEGIN PERFORM nextval('sprag.changes'); END $$;
+
+CREATE FUNCTION sprag.tell_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  number bigint := nextval('sprag.changes');
+BEGIN
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER lock_change AFTER INSERT OR UPDATE ON sprag.lock FOR EACH STATEMENT
+  WHEN (coalesce(current_setting('sprag.session', true), '') <> '') EXECUTE FUNCTION sprag.tell_change();
+CREATE TRIGGER grip_change AFTER INSERT OR UPDATE ON sprag.grip FOR EACH STATEMENT
+  EXECUTE FUNCTION sprag.tell_change();
+
+-- Remembers that a record is empty, if that will be true for as long as the last number is the same.
+-- 'sprag.seen' has that number, then a transaction, then each key with a "k" and the leases that are
+-- gone, all with blanks behind them.
+--
+-- Who has drawn a number may not have committed, and cannot be seen then. So there are three steps, each in
+-- a transaction of its own: the number is the same as the last time, so it may be worth while; a
+-- transaction is begun, which is later than those of all who have drawn that number or one before it;
+-- all up to that one are over, so what they have written is seen, and the record is empty. Who writes
+-- after that draws another number, and whoever reads it looks again.
+CREATE FUNCTION sprag.remember(ns text, lock text, lock_key bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  number text := pg_sequence_last_value('sprag.changes')::text;
+  seen text := current_setting('sprag.seen');
+  part text[] := string_to_array(seen, ' ');
+BEGIN
+  IF part[1] IS DISTINCT FROM number THEN
+    seen := concat(number, ' ');
+  ELSIF cardinality(part) = 2 AND pg_current_xact_id_if_assigned() IS NULL THEN
+    seen := concat(number, ' ', pg_current_xact_id(), ' ');
+  ELSIF cardinality(part) > 2 AND length(seen) < 8192 THEN
+    SELECT concat(seen, 'k', lock_key, ' ', k.ended, k.gone, ' ') INTO seen
+      FROM (VALUES (ns, lock)) AS its(space, name) LEFT JOIN sprag.lock AS k USING (space, name)
+      WHERE pg_snapshot_xmin(pg_current_snapshot()) > part[2]::xid8
+        AND (k.version IS NULL OR k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
+          AND length(k.gone::text) < 4096 AND k.fence < pg_sequence_last_value('sprag.fences'))
+        AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key);
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+  ELSE
+    RETURN;
+  END IF;
+  PERFORM set_config('sprag.seen', seen, false);
+END $$;
+
 -- ---- take and leave ------------------------------------------------------------------------
 
 -- Lets a lease in: bare, or else the written way.
@@ -252,6 +310,7 @@ CREATE FUNCTION sprag.take_bare_v1(ns text, lock text, command text, asked text,
 DECLARE
   note text := current_setting('sprag.bare');
   us bigint := sprag.now_us();
+  seen text;
   old_fence bigint;
   is_free boolean;
   new_fence bigint;
@@ -268,12 +327,20 @@ BEGIN
     AND position(lock_key::text IN current_setting('sprag.wanted')) = 0
     AND pg_try_advisory_lock(lock_key) THEN
     -- Each statement sees what was written before it.
-    SELECT k.fence, k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
-        AND position(asked IN k.ended) = 0 AND (k.gone = '[]' OR position(asked IN k.gone::text) = 0)
-        AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key)
-      INTO old_fence, is_free FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
-    IF NOT FOUND THEN
-      is_free := NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key);
+    seen := current_setting('sprag.seen');
+    is_free := position(concat(' k', lock_key, ' ') IN seen) > 0 AND position(asked IN seen) = 0
+      AND starts_with(seen, concat(pg_sequence_last_value('sprag.changes'), ' '));
+    IF NOT is_free THEN
+      SELECT k.fence, k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
+          AND position(asked IN k.ended) = 0 AND (k.gone = '[]' OR position(asked IN k.gone::text) = 0)
+          AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key)
+        INTO old_fence, is_free FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock;
+      IF NOT FOUND THEN
+        is_free := NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key);
+      END IF;
+      IF is_free THEN
+        PERFORM sprag.remember(ns, lock, lock_key);
+      END IF;
     END IF;
     IF is_free THEN
       new_fence := nextval('sprag.fences');

@@ -41,7 +41,9 @@ async fn sessions(database: &Database) -> Vec<(SessionId, Client)> {
             client.batch_execute(&schema()).await.unwrap();
         }
         let session = SessionId::from_u128(number as u128);
-        let begin = format!("SET sprag.session = '{session}'; SET sprag.quiet_until = 0");
+        let begin = format!(
+            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''"
+        );
         client.batch_execute(&begin).await.unwrap();
         sessions.push((session, client));
     }

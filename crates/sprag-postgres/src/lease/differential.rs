@@ -233,7 +233,9 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) -
     client.batch_execute(&schema()).await.unwrap();
     let session = SessionId::from_u128(SESSION);
     if advisory {
-        let begin = format!("SET sprag.session = '{session}'; SET sprag.quiet_until = 0");
+        let begin = format!(
+            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''"
+        );
         client.batch_execute(&begin).await.unwrap();
     }
     let mut random = Rng::with_seed(seed);
