@@ -41,8 +41,8 @@ async fn hold(place: &Place, mode: &str, options: &Options) -> Result<Vec<Row>> 
     let per_third =
         (renewals(place, mode) - asked) / (length.as_secs_f64() / TTL.as_secs_f64()) / 3.0;
     let connections = (place.clients() - before) as f64;
-    let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
-    ensure!(lost == 0, "{lost} of {LOCKS} locks were lost");
+    let lost: Vec<_> = guards.iter().filter_map(|guard| guard.ensure_valid().err()).collect();
+    ensure!(lost.is_empty(), "{} of {LOCKS} locks were lost: {}", lost.len(), lost[0]);
     ensure!(options.pairs == 1 || per_third > 0.5, "their renewals were not counted: {per_third}");
     let releases = stream::iter(guards).map(|guard| guard.release());
     releases.buffered(64).try_collect::<Vec<_>>().await?;

@@ -26,12 +26,12 @@ pub(crate) async fn measure(place: &Place, options: &Options) -> Result<Vec<Row>
     ];
     let mut figures = vec![Vec::new(); sides.len()];
     for pair in 0..=options.pairs {
-        for (side, figures) in sides.iter_mut().zip(&mut figures) {
-            let figure = cycles_per_second(side.as_mut(), LOCK, options.turn()).await?;
-            // The first time warms up, and does not count.
-            if pair > 0 {
-                figures.push(figure);
-            }
+        let mut turns: Vec<&mut dyn Locker> =
+            sides.iter_mut().map(|side| &mut **side as _).collect();
+        let rates = cycles_per_second(&mut turns, LOCK, options.turn()).await?;
+        // The first time warms up, and does not count.
+        if pair > 0 {
+            figures.iter_mut().zip(rates).for_each(|(figures, rate)| figures.push(rate));
         }
         progress(&format!("uncontended: pair {pair} of {}", options.pairs));
     }

@@ -28,8 +28,8 @@ pub(crate) async fn measure(server: &RedisServer, options: &Options) -> Result<V
     tokio::time::sleep(length).await;
     let share = (cpu()? - used).as_secs_f64() / ((now_nanos() - start) as f64 / 1e9) * 100.0;
     let connections = (clients(server) - before) as f64;
-    let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
-    ensure!(lost == 0, "{lost} of {LOCKS} locks were lost");
+    let lost: Vec<_> = guards.iter().filter_map(|guard| guard.ensure_valid().err()).collect();
+    ensure!(lost.is_empty(), "{} of {LOCKS} locks were lost: {}", lost.len(), lost[0]);
     let releases = stream::iter(guards).map(|guard| guard.release());
     releases.buffered(64).try_collect::<Vec<_>>().await?;
     Ok(vec![

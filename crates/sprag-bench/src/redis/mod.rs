@@ -55,7 +55,8 @@ pub(crate) const PAGE: Page =
 const NOTES: &str = "
 What is measured, all of it on one machine over TCP, with redis-server from the distribution:
 
-- *uncontended*: one task acquires and releases one lock, over and over. *Bare* is `SET NX PX` and a
+- *uncontended*: one task acquires and releases one lock, over and over. All take turns of 50 ms in
+  any order, 15 of them for each figure, of which the median counts. *Bare* is `SET NX PX` and a
   compare-and-delete script, *fenced* does the same with a fence in the first script; both are sent
   by hand with the redis crate, and tell nobody who holds the lock. Libraries in other languages run
   in processes of their own.
@@ -67,6 +68,6 @@ What is measured, all of it on one machine over TCP, with redis-server from the 
   least that a fair hand-over can cost.
 - *hand-off*: from the end of one task's section to the begin of the next one's.
 - *closed loop*: the same tasks enter again and again for some seconds.
-- *Redlock*: five servers. *Hung* means that one of them was stopped with SIGSTOP.
+- *Redlock*: five servers, in such turns as well. *Hung* means that one of them was stopped with SIGSTOP.
 - *held*: one process holds 10,000 locks for 30 s each and renews them.
 ";

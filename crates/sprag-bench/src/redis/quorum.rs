@@ -10,12 +10,12 @@ use crate::options::Options;
 use crate::report::{Goal, Row, progress};
 use crate::server::locker::Locker;
 use crate::server::subject::Subject;
+use crate::server::turns::cycles_per_second;
+use crate::stats::Spread;
 
 const LOCK: &str = "bench:quorum";
-/// How many cycles make a figure.
-const CYCLES: usize = 200;
-/// With a hung server a peer may take a second for each.
-const HUNG_CYCLES: usize = 20;
+/// How many cycles make a figure with a server that hangs.
+const CYCLES: usize = 100;
 
 pub(crate) async fn measure(options: &Options) -> Result<Vec<Row>> {
     let mut servers = Vec::new();
@@ -33,11 +33,11 @@ pub(crate) async fn measure(options: &Options) -> Result<Vec<Row>> {
     }
     let mut healthy = vec![Vec::new(); sides.len()];
     for pair in 0..=options.pairs {
-        for (index, (name, side)) in sides.iter_mut().enumerate() {
-            let micros = micros(side.as_mut(), &format!("{LOCK}:{name}"), CYCLES).await?;
-            if pair > 0 {
-                healthy[index].push(1e6 / micros);
-            }
+        let mut turns: Vec<&mut dyn Locker> =
+            sides.iter_mut().map(|(_, side)| &mut **side as _).collect();
+        let rates = cycles_per_second(&mut turns, LOCK, options.turn()).await?;
+        if pair > 0 {
+            healthy.iter_mut().zip(rates).for_each(|(healthy, rate)| healthy.push(rate));
         }
         progress(&format!("Redlock: pair {pair} of {}", options.pairs));
     }
@@ -52,27 +52,29 @@ pub(crate) async fn measure(options: &Options) -> Result<Vec<Row>> {
         ("without", &healthy[0]),
         Some(Goal::AtLeast(0.65)),
     ));
-    let before: Vec<f64> = healthy[1].iter().map(|rate| 1e6 / rate).collect();
-    servers[4].stop().await;
-    let mut hung = Vec::new();
+    let (mut hung, mut well) = (Vec::new(), Vec::new());
     for _ in 0..options.pairs {
-        hung.push(micros(sides[1].1.as_mut(), LOCK, HUNG_CYCLES).await?);
+        well.push(micros(sides[1].1.as_mut()).await?);
+        servers[4].stop().await;
+        hung.push(micros(sides[1].1.as_mut()).await?);
+        servers[4].go_on();
+        servers[4].ask(&["PING"]);
     }
-    servers[4].go_on();
     rows.push(Row::pairs(
         "… one server hung, us per cycle",
         &hung,
-        ("all well", &before),
+        ("all well", &well),
         Some(Goal::AtMost(1.5)),
     ));
     Ok(rows)
 }
 
-async fn micros(side: &mut dyn Locker, lock: &str, cycles: usize) -> Result<f64> {
-    let mut micros = Vec::with_capacity(cycles);
-    for _ in 0..cycles {
-        let visit = side.visit(lock, Duration::ZERO).await?;
+/// How long acquire and release take, the median of some.
+async fn micros(side: &mut dyn Locker) -> Result<f64> {
+    let mut micros = Vec::with_capacity(CYCLES);
+    for _ in 0..CYCLES {
+        let visit = side.visit(LOCK, Duration::ZERO).await?;
         micros.push((visit.left - visit.wanted) as f64 / 1000.0);
     }
-    Ok(crate::stats::Spread::of(&micros).median)
+    Ok(Spread::of(&micros).median)
 }

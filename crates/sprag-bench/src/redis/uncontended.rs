@@ -35,13 +35,12 @@ pub(crate) async fn measure(url: &str, folder: &Path, options: &Options) -> Resu
     let mut figures = vec![Vec::new(); sides.len()];
     let mut others = vec![Vec::new(); foreign::ALL.len()];
     for pair in 0..=options.pairs {
-        for (index, (name, side, _)) in sides.iter_mut().enumerate() {
-            let figure =
-                cycles_per_second(side.as_mut(), &format!("{LOCK}:{name}"), options.turn()).await?;
-            // The first time warms up, and does not count.
-            if pair > 0 {
-                figures[index].push(figure);
-            }
+        let mut turns: Vec<&mut dyn Locker> =
+            sides.iter_mut().map(|(_, side, _)| &mut **side as _).collect();
+        let rates = cycles_per_second(&mut turns, LOCK, options.turn()).await?;
+        // The first time warms up, and does not count.
+        if pair > 0 {
+            figures.iter_mut().zip(rates).for_each(|(figures, rate)| figures.push(rate));
         }
         for (index, other) in foreign::ALL.iter().enumerate() {
             if pair > 0 {
