@@ -93,7 +93,8 @@ impl Reply {
             if self.asleep {
                 self.shared.sleep(turn.min(until).since(now));
             } else {
-                std::hint::spin_loop();
+                // The server may be waiting for this very processor.
+                std::thread::yield_now();
             }
         }
     }

@@ -16,6 +16,10 @@ use super::stream::wait;
 /// processors, here or elsewhere.
 const SLOWNESS: u32 = 2;
 
+/// Where fewer than most have answered, whoever looks gives way to the others so often before it reads what
+/// there is: one may be waiting for this very processor, and to go to sleep for each costs more.
+const YIELDS: usize = 2;
+
 /// Whoever asks several servers waits for their answers itself, for a moment: to be woken by a
 /// thread for each of them would take longer than they do. It sleeps meanwhile, because servers on
 /// this machine want its processors.
@@ -80,6 +84,13 @@ fn look_when_ready(lines: &[(&Shared, Arc<OwnedFd>)], patience: Duration) -> boo
     let mut on: Vec<_> = lines.iter().map(|(_, line)| PollFd::new(line, PollFlags::IN)).collect();
     // It only fails for want of memory; then it is looked at once more.
     drop(wait(&mut on, Some(patience)));
+    for _ in 0..YIELDS {
+        if on.iter().filter(|on| !on.revents().is_empty()).count() * 2 > lines.len() {
+            break;
+        }
+        std::thread::yield_now();
+        drop(wait(&mut on, Some(Duration::ZERO)));
+    }
     let ready = lines.iter().zip(&on).filter(|(_, on)| !on.revents().is_empty());
     ready.filter(|((shared, _), _)| shared.look()).count() > 0
 }
