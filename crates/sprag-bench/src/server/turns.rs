@@ -27,7 +27,7 @@ pub(crate) async fn cycles_per_second(
     length: Duration,
 ) -> Result<Vec<f64>> {
     let mut rates = vec![Vec::new(); sides.len()];
-    for _ in 0..length.div_duration_f64(TURN).ceil() as usize {
+    for _ in 0..length.as_millis().div_ceil(TURN.as_millis()) {
         // In any order, as each leaves the processors and the servers behind in some state.
         let mut order: Vec<usize> = (0..sides.len()).collect();
         fastrand::shuffle(&mut order);

@@ -268,8 +268,8 @@ CREATE TRIGGER grip_change AFTER INSERT OR UPDATE ON sprag.grip FOR EACH STATEME
   EXECUTE FUNCTION sprag.tell_change();
 
 -- Remembers that a record is empty, if that will be true for as long as the last number is the same.
--- 'sprag.seen' has that number, then a transaction, then each key with a "k" and the leases that are
--- gone, all with blanks behind them.
+-- 'sprag.seen' has that number, then a transaction, both with a blank behind them, then a line for each
+-- lock: key, namespace, name, leases that are gone, with tabs between them. Two locks may have one key.
 --
 -- Who has drawn a number may not have committed, and cannot be seen then. So there are three steps, each in
 -- a transaction of its own: the number is the same as the last time, so it may be worth while; a
@@ -287,7 +287,7 @@ BEGIN
   ELSIF cardinality(part) = 2 AND pg_current_xact_id_if_assigned() IS NULL THEN
     seen := concat(number, ' ', pg_current_xact_id(), ' ');
   ELSIF cardinality(part) > 2 AND length(seen) < 8192 THEN
-    SELECT concat(seen, 'k', lock_key, ' ', k.ended, k.gone, ' ') INTO seen
+    SELECT concat(seen, E'\n', lock_key, E'\t', ns, E'\t', lock, E'\t', k.ended, k.gone) INTO seen
       FROM (VALUES (ns, lock)) AS its(space, name) LEFT JOIN sprag.lock AS k USING (space, name)
       WHERE pg_snapshot_xmin(pg_current_snapshot()) > part[2]::xid8
         AND (k.version IS NULL OR k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
@@ -328,7 +328,8 @@ BEGIN
     AND pg_try_advisory_lock(lock_key) THEN
     -- Each statement sees what was written before it.
     seen := current_setting('sprag.seen');
-    is_free := position(concat(' k', lock_key, ' ') IN seen) > 0 AND position(asked IN seen) = 0
+    is_free := position(concat(E'\n', lock_key, E'\t', ns, E'\t', lock, E'\t') IN seen) > 0
+      AND position(asked IN seen) = 0
       AND starts_with(seen, concat(pg_sequence_last_value('sprag.changes'), ' '));
     IF NOT is_free THEN
       SELECT k.fence, k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'

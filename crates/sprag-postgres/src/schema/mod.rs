@@ -206,7 +206,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "92161f6bb438f0dbd5858bf01f7f5eb17c9f99cc327327260d4f02ee736f592e";
+    const FROZEN: &str = "3d69b7dbeecc159434c3243a9f33ceac7c53ddf508741c6ed674401b9e9e0078";
 
     #[test]
     fn the_schema_is_frozen() {
