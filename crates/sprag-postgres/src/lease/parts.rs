@@ -10,7 +10,7 @@ use sprag_core::{ErrorKind, Result};
 use crate::error::{error, strange_answer};
 
 /// The longest that one statement may work on its part.
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// Leases that are to be renewed, and what is known about the first of them.
 ///
@@ -49,7 +49,7 @@ impl<'a> Parts<'a> {
         if rest.is_empty() || self.over || (late && !self.answers.is_empty()) {
             return None;
         }
-        let patience = (self.limit / 2).min(LONGEST);
+        let patience = (self.limit / 4).min(LONGEST);
         let patience_us = i64::try_from(patience.as_micros()).unwrap_or(i64::MAX);
         Some((rest, How { each: self.each, patience_us }))
     }
