@@ -133,6 +133,10 @@ BEGIN
       answer := answer || jsonb_build_object('session', session,
         'told', sprag.hand_over(ns, locks[place], lock_keys[place], answer -> 'told'));
     END IF;
+    IF answer ? 'plain' THEN
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
     mode := answer -> 'outcome' -> 'granted' -> 'mode';
     asked := commands -> (place - 1) ->> 'lease';
     IF mode IS NOT NULL AND NOT sprag.is_plain(ns, locks[place], asked)

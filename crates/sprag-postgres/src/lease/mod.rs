@@ -5,6 +5,8 @@ pub(crate) mod differential;
 pub(crate) mod parts;
 pub(crate) mod passing;
 pub(crate) mod plain;
+#[cfg(test)]
+mod renewals;
 mod statements;
 mod store;
 mod trail;

@@ -32,12 +32,14 @@ const HELLO: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
 
 /// What the DBA may have set for all users is not meant for our session: requests are short, and
 /// have a limit of ours. They are the same ones all the time, and find one row by its key: one plan
-/// for each is enough. Settings that the server does not know are left out.
+/// for each is enough, and it must not read a table that was small when it was made. Settings that the
+/// server does not know are left out.
 const SETTINGS: &str = "SELECT set_config(name, value, false) FROM pg_settings JOIN (VALUES \
      ('statement_timeout', $1), ('lock_timeout', $2), ('idle_session_timeout', '0'), \
      ('idle_in_transaction_session_timeout', '0'), ('transaction_timeout', '0'), \
      ('default_transaction_isolation', 'read committed'), ('jit', 'off'), \
-     ('plan_cache_mode', 'force_generic_plan'), ('application_name', 'sprag')) \
+     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
+     ('application_name', 'sprag')) \
      AS ours(name, value) USING (name)";
 
 /// How long a statement waits for a row that somebody keeps: all others of this process wait behind
