@@ -43,6 +43,40 @@ async fn a_lock_that_is_held_for_a_moment_leaves_no_row() {
     assert_eq!(database.holders_of(advisory_key("default", NAME)), "");
 }
 
+/// Who takes a lock over and over, and nobody writes meanwhile, does so by statements that call nothing; for
+/// others it is a lock like any other.
+#[tokio::test]
+async fn who_takes_it_over_and_over_goes_the_shortest_way() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let (locks, others) = (advisory(&database), advisory(&database));
+    let asked = "SELECT string_agg(query, ' ') FROM pg_stat_activity \
+         WHERE datname = current_database() AND application_name = 'sprag'";
+    let visit = async |locks: &Locks| {
+        let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+        let fence = guard.fence();
+        guard.release().await.unwrap();
+        fence
+    };
+    // Transactions of other databases delay it, and a beat of the pulse may be asked last.
+    eventually("it goes the shortest way", async || {
+        for _ in 0..20 {
+            visit(&locks).await;
+        }
+        database.sql(asked).contains("leave_again_v1")
+    })
+    .await;
+    let mut last = visit(&locks).await;
+    for turn in 0..20 {
+        let fence = visit(if turn % 5 == 0 { &others } else { &locks }).await;
+        assert!(fence > last, "turn {turn}");
+        last = fence;
+    }
+    assert_eq!(database.holders_of(advisory_key("default", NAME)), "");
+}
+
 /// One that is held for longer is written down by the pulse.
 #[tokio::test]
 async fn a_lock_that_is_held_for_longer_is_written_down() {

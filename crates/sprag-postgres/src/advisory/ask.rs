@@ -9,6 +9,7 @@ use sprag_core::store::{Bind, Renewal, Renewed, Request};
 use sprag_core::{Fence, LeaseId, LockName, Operation, Result, SessionId};
 use tokio_postgres::types::Type;
 
+use super::bare::Line;
 use super::key::key;
 use super::store::AdvisoryStore;
 use crate::error::strange_answer;
@@ -23,10 +24,14 @@ const RENEW: &str =
 const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
 /// An exclusive lock, bare if that may be.
 const TAKE: &str = "SELECT sprag.take_bare_v1($1, $2, $3, $4, $5, $6, $7)";
+/// The same for a lock whose record was seen empty.
+const TAKE_AGAIN: &str = "SELECT sprag.take_again_v1($1, $2, $3, $4, $5, $6)";
 /// A release.
 const LEAVE: &str = "SELECT sprag.leave_bare_v1($1, $2, $3, $4, $5)";
+/// The same of a lock that was bare when it was let in.
+const LEAVE_AGAIN: &str = "SELECT sprag.leave_again_v1($1, $2, $3, $4, $5, $6)";
 /// What is worth preparing.
-pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, LEAVE, RENEW];
+pub(crate) const PREPARED: &[&str] = &[APPLY, TAKE, TAKE_AGAIN, LEAVE, LEAVE_AGAIN, RENEW];
 
 /// The server knows where a session is woken that has locks.
 const NO_CHANNEL: Option<&str> = None;
@@ -60,10 +65,17 @@ impl Done {
     }
 }
 
-/// Which way a command went: the fence and the session, or all there is to say.
+/// Which way a request for a lock went.
 pub(super) enum Either {
-    Short(Fence, String),
+    Short(Entry),
     Long(Box<Done>),
+}
+
+/// Who was let in the short way: its fence, its session, and how that is noted, if it is known.
+pub(super) struct Entry {
+    pub(super) fence: Fence,
+    pub(super) session: String,
+    pub(super) line: Option<Line>,
 }
 
 /// The session is put in by the server, which knows it.
@@ -74,7 +86,9 @@ pub(super) fn any_session() -> SessionId {
 /// The server's time, and which way it went.
 fn read(text: &str) -> Result<(u64, Either)> {
     Ok(match Plain::read(text)? {
-        Plain::Short { now_us, fence, session } => (now_us, Either::Short(fence, session)),
+        Plain::Short { now_us, fence, session } => {
+            (now_us, Either::Short(Entry { fence, session, line: None }))
+        }
         Plain::Long(_) => {
             let done = Done::read(text)?;
             (done.answer.now_us, Either::Long(Box::new(done)))
@@ -94,26 +108,32 @@ impl AdvisoryStore {
             .text(&self.rows.namespace)
             .text(name.as_str())
             .text(written(command, self.capability.max_waiters))
-            .key(key(&self.rows.namespace, name.as_str()));
-        match self.send(operation, name, call).await? {
-            Either::Long(done) => Ok(*done),
-            Either::Short(..) => Err(strange_answer("it is short").during(operation).on(name)),
-        }
+            .key(self.key(name));
+        let read = |text: &str| {
+            let done = Done::read(text)?;
+            Ok((done.answer.now_us, done))
+        };
+        self.send(operation, name, call, read).await
     }
 
-    /// Sends a command, which may go the short way.
-    pub(super) async fn send(
+    /// Sends a command whose answer is one text, in which is also the server's time.
+    async fn send<T>(
         &self,
         operation: Operation,
         name: &LockName,
         call: Call,
-    ) -> Result<Either> {
+        read: impl FnOnce(&str) -> Result<(u64, T)>,
+    ) -> Result<T> {
         let sent = BootClock.now();
         let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
         let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
         let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
         self.rows.link.learn(now_us / 1000, sent);
         Ok(answer)
+    }
+
+    fn key(&self, name: &LockName) -> i64 {
+        key(&self.rows.namespace, name.as_str())
     }
 
     /// Asks for the lock, the short way if that may be.
@@ -129,11 +149,54 @@ impl AdvisoryStore {
             let done = self.run(Operation::Acquire, name, &command).await?;
             return Ok(Either::Long(Box::new(done)));
         }
-        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str());
-        let call = call.text(written(&command, self.capability.max_waiters));
-        let call = plain::wish(call, request, not_after_ms);
-        let call = call.key(key(&self.rows.namespace, name.as_str()));
-        self.send(Operation::Acquire, name, call).await
+        let command = written(&command, self.capability.max_waiters);
+        let sights = &self.holdings.sights;
+        if let Some(seen) = sights.recall(name, request.lease, request.ttl) {
+            return self.take_again(request, &command, not_after_ms, seen).await;
+        }
+        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str()).text(command);
+        let call = plain::wish(call, request, not_after_ms).key(self.key(name));
+        self.send(Operation::Acquire, name, call, |text| self.read_taken(name, text)).await
+    }
+
+    /// Asks for a lock whose record was seen empty, in which session and at which number.
+    async fn take_again(
+        &self,
+        request: &Request,
+        command: &str,
+        not_after_ms: u64,
+        (session, number): (String, i64),
+    ) -> Result<Either> {
+        let Request { name, lease, .. } = request;
+        let ttl = i64::try_from(request.ttl.as_millis()).unwrap_or(i64::MAX);
+        let call = Call::new(TAKE_AGAIN)
+            .text(&session)
+            .with(number, Type::INT8)
+            .text(lease.to_string())
+            .text(Line::rest(ttl, &self.rows.namespace, name, command))
+            .with(i64::try_from(not_after_ms.saturating_mul(1000)).unwrap_or(i64::MAX), Type::INT8)
+            .key(self.key(name));
+        let read = |text: &str| {
+            let Some((line, fence)) = Line::read(text, *lease) else {
+                self.holdings.sights.forget(number);
+                return self.read_taken(name, text);
+            };
+            let since_us = line.since_us();
+            Ok((since_us, Either::Short(Entry { fence, session, line: Some(line) })))
+        };
+        self.send(Operation::Acquire, name, call, read).await
+    }
+
+    /// Who was let in bare is also told what was seen of the record.
+    fn read_taken(&self, name: &LockName, text: &str) -> Result<(u64, Either)> {
+        let (now_us, way) = read(text)?;
+        if let Either::Short(entry) = &way {
+            let mut told = text.splitn(5, ' ').skip(3);
+            if let (Some(Ok(number)), Some(gone)) = (told.next().map(str::parse), told.next()) {
+                self.holdings.sights.learn(&entry.session, number, name, gone);
+            }
+        }
+        Ok((now_us, way))
     }
 
     /// Gives the lock back. A bare visit is told to the trail later, unless it is alone.
@@ -144,23 +207,33 @@ impl AdvisoryStore {
         lease: LeaseId,
     ) -> Result<Outcome> {
         let visits = &self.holdings.visits;
-        let call = Call::new(LEAVE).text(&self.rows.namespace).text(name.as_str());
-        let call = call.text(lease.to_string()).key(key(&self.rows.namespace, name.as_str()));
-        let call = call.with(visits.tell_at_once(), Type::BOOL);
-        let sent = BootClock.now();
-        let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let text: &str = rows.first().ok_or_else(no_row)?.get(0);
-        let (now_us, answer) = read(text).map_err(|error| error.during(operation).on(name))?;
-        self.rows.link.learn(now_us / 1000, sent);
-        Ok(match answer {
-            Either::Short(..) => {
-                if let Some(line) = text.splitn(4, ' ').nth(3) {
-                    visits.add(now_us, line);
-                }
-                Outcome::Done
+        let tell = visits.tell_at_once();
+        let line = self.holdings.line(lease).filter(|_| !tell);
+        let call = Call::new(if line.is_some() { LEAVE_AGAIN } else { LEAVE })
+            .text(&self.rows.namespace)
+            .text(name.as_str())
+            .text(lease.to_string())
+            .key(self.key(name));
+        let call = match &line {
+            Some(line) => call.text(&line.text).with(line.until_us(), Type::INT8),
+            None => call.with(tell, Type::BOOL),
+        };
+        let read = |text: &str| {
+            // Where it was noted as it is known the answer is the time alone.
+            if let (Some(line), Ok(now_us)) = (&line, text.parse()) {
+                visits.add(now_us, line.visit());
+                return Ok((now_us, Outcome::Done));
             }
-            Either::Long(done) => done.answer.outcome,
-        })
+            let (now_us, way) = read(text)?;
+            if let Either::Long(done) = way {
+                return Ok((now_us, done.answer.outcome));
+            }
+            if let Some(line) = text.splitn(4, ' ').nth(3) {
+                visits.add(now_us, line);
+            }
+            Ok((now_us, Outcome::Done))
+        };
+        self.send(operation, name, call, read).await
     }
 
     /// Before a lease changes: what it was let in by is written, and it does not let in its heir by
@@ -222,8 +295,7 @@ impl AdvisoryStore {
         let mut spared = None;
         for _ in 0..times {
             let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
-            let number = key(&self.rows.namespace, name.as_str());
-            let call = Call::new(URGE).with(number, Type::INT8).with(patience, Type::INT8);
+            let call = Call::new(URGE).with(self.key(name), Type::INT8).with(patience, Type::INT8);
             let rows = self.rows.ask(Operation::Evict, call).await?;
             let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
             if row.get::<_, i64>(0) == 0 {

@@ -23,8 +23,8 @@
 -- * **A holder that hangs** never writes it down. Its guards are lost 5.5 s after the last beat of its
 --   pulse that was answered. A beat takes back the question: if that is 6.5 s old, there was none
 --   since, and the session may be ended. So no lock with a shorter time than that is bare.
--- * **Where nothing was written** since a session saw the record empty, it need not look again. See "what
---   was seen" below.
+-- * **Where nothing was written** since a session saw the record empty, it need not look again, nor at
+--   anything else. See again.sql.
 -- * **A restart of the server** forgets the notes, while who held a lock may be out of reach and not
 --   know. If there were sessions before it, nobody gets a lock for as long as they need to notice.
 
@@ -119,7 +119,8 @@ END $$;
 -- The note is a setting of the session, 'sprag.bare'. The last 16 that were given back are in 'sprag.ended',
 -- so that who asks twice is told the same.
 
--- Whose key somebody else wants, or another task of this process: 'sprag.wanted', since when and key.
+-- Whose key somebody else wants, or another task of this process: 'sprag.wanted', key and since when.
+-- While nobody wants anything, 'sprag.calm' is the session.
 
 CREATE FUNCTION sprag.want(keys bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -135,7 +136,8 @@ BEGIN
   END LOOP;
   SELECT kept || coalesce(string_agg(concat(one, E'\t', us, E'\n'), ''), '') INTO kept
     FROM (SELECT DISTINCT unnest(keys) AS one) AS all_of;
-  PERFORM set_config('sprag.wanted', kept, false);
+  PERFORM set_config('sprag.wanted', kept, false), set_config('sprag.calm',
+    CASE WHEN kept = '' THEN current_setting('sprag.session') ELSE '' END, false);
 END $$;
 
 CREATE FUNCTION sprag.forget_note(line text) RETURNS void LANGUAGE plpgsql AS $$
@@ -236,7 +238,7 @@ BEGIN
           LATERAL (SELECT string_to_array(one, E'\t') AS part) AS parts,
           LATERAL (SELECT part[5]::bigint / 1000 AS since_ms,
             nullif(part[1], '')::bigint / 1000 AS left_ms) AS times,
-          LATERAL (VALUES (since_ms, true, 0), (left_ms, false, left_ms - since_ms))
+          LATERAL (VALUES (since_ms, true, 0), (left_ms, false, greatest(left_ms - since_ms, 0)))
             AS both_of(at_ms, came, after_ms)
         WHERE at_ms IS NOT NULL ORDER BY place, came DESC
       RETURNING sequence
@@ -246,71 +248,17 @@ BEGIN
   END IF;
 END $$;
 
--- ---- what was seen ------------------------------------------------------------------------
-
--- To look at a record costs more than all else that lets a lease in. So a session remembers which ones it
--- has seen empty, for as long as nobody writes anything: each statement of an advisory lock that writes
--- a record or a grip draws a number from this sequence, after it has written and before it commits.
-CREATE SEQUENCE sprag.changes;
-GRANT USAGE, SELECT ON SEQUENCE sprag.changes TO PUBLIC;
-DO $$ BEGIN PERFORM nextval('sprag.changes'); END $$;
-
-CREATE FUNCTION sprag.tell_change() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  number bigint := nextval('sprag.changes');
-BEGIN
-  RETURN NULL;
-END $$;
-
-CREATE TRIGGER lock_change AFTER INSERT OR UPDATE ON sprag.lock FOR EACH STATEMENT
-  WHEN (coalesce(current_setting('sprag.session', true), '') <> '') EXECUTE FUNCTION sprag.tell_change();
-CREATE TRIGGER grip_change AFTER INSERT OR UPDATE ON sprag.grip FOR EACH STATEMENT
-  EXECUTE FUNCTION sprag.tell_change();
-
--- Remembers that a record is empty, if that will be true for as long as the last number is the same.
--- 'sprag.seen' has that number, then a transaction, both with a blank behind them, then a line for each
--- lock: key, namespace, name, leases that are gone, with tabs between them. Two locks may have one key.
---
--- Who has drawn a number may not have committed, and cannot be seen then. So there are three steps, each in
--- a transaction of its own: the number is the same as the last time, so it may be worth while; a
--- transaction is begun, which is later than those of all who have drawn that number or one before it;
--- all up to that one are over, so what they have written is seen, and the record is empty. Who writes
--- after that draws another number, and whoever reads it looks again.
-CREATE FUNCTION sprag.remember(ns text, lock text, lock_key bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  number text := pg_sequence_last_value('sprag.changes')::text;
-  seen text := current_setting('sprag.seen');
-  part text[] := string_to_array(seen, ' ');
-BEGIN
-  IF part[1] IS DISTINCT FROM number THEN
-    seen := concat(number, ' ');
-  ELSIF cardinality(part) = 2 AND pg_current_xact_id_if_assigned() IS NULL THEN
-    seen := concat(number, ' ', pg_current_xact_id(), ' ');
-  ELSIF cardinality(part) > 2 AND length(seen) < 8192 THEN
-    SELECT concat(seen, E'\n', lock_key, E'\t', ns, E'\t', lock, E'\t', k.ended, k.gone) INTO seen
-      FROM (VALUES (ns, lock)) AS its(space, name) LEFT JOIN sprag.lock AS k USING (space, name)
-      WHERE pg_snapshot_xmin(pg_current_snapshot()) > part[2]::xid8
-        AND (k.version IS NULL OR k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
-          AND length(k.gone::text) < 4096 AND k.fence < pg_sequence_last_value('sprag.fences'))
-        AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key);
-    IF NOT FOUND THEN
-      RETURN;
-    END IF;
-  ELSE
-    RETURN;
-  END IF;
-  PERFORM set_config('sprag.seen', seen, false);
-END $$;
-
 -- ---- take and leave ------------------------------------------------------------------------
 
--- Lets a lease in: bare, or else the written way.
+-- Lets a lease in: bare, or else the written way. Who is let in bare is told the time, the fence and the
+-- session, and if the record is remembered, at which number it was seen, and which leases were gone.
 CREATE FUNCTION sprag.take_bare_v1(ns text, lock text, command text, asked text, ttl_ms bigint,
   not_after_ms bigint, lock_key bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   note text := current_setting('sprag.bare');
   us bigint := sprag.now_us();
   seen text;
+  its_line text := concat(E'\n', lock_key, E'\t', ns, E'\t', lock, E'\t');
   old_fence bigint;
   is_free boolean;
   new_fence bigint;
@@ -328,8 +276,7 @@ BEGIN
     AND pg_try_advisory_lock(lock_key) THEN
     -- Each statement sees what was written before it.
     seen := current_setting('sprag.seen');
-    is_free := position(concat(E'\n', lock_key, E'\t', ns, E'\t', lock, E'\t') IN seen) > 0
-      AND position(asked IN seen) = 0
+    is_free := position(its_line IN seen) > 0 AND position(asked IN seen) = 0
       AND starts_with(seen, concat(pg_sequence_last_value('sprag.changes'), ' '));
     IF NOT is_free THEN
       SELECT k.fence, k.plain_lease IS NULL AND k.waiting = 0 AND k.holders = '[]'
@@ -341,6 +288,7 @@ BEGIN
       END IF;
       IF is_free THEN
         PERFORM sprag.remember(ns, lock, lock_key);
+        seen := current_setting('sprag.seen');
       END IF;
     END IF;
     IF is_free THEN
@@ -348,7 +296,9 @@ BEGIN
       IF new_fence > coalesce(old_fence, 0) AND new_fence <= 9007199254740991 THEN
         done := set_config('sprag.bare', concat(note, asked, E'\t', lock_key, E'\t', new_fence, E'\t',
           us, E'\t', ttl_ms, E'\t', ns, E'\t', lock, E'\t', command, E'\n'), false);
-        RETURN concat(us, ' ', new_fence, ' ', current_setting('sprag.session'));
+        RETURN concat(us, ' ', new_fence, ' ', current_setting('sprag.session'),
+          CASE WHEN position(its_line IN seen) > 0 THEN concat(' ', split_part(seen, ' ', 1), ' ',
+            split_part(split_part(seen, its_line, 2), E'\n', 1)) END);
       END IF;
     END IF;
     done := pg_advisory_unlock(lock_key);

@@ -21,7 +21,7 @@ const SEQUENCES: usize = 1_000;
 const SESSIONS: usize = 3;
 
 const BEGIN: &str = "SELECT pg_advisory_unlock_all(); DELETE FROM sprag.grip; \
-     UPDATE sprag.number SET last = 0; SET sprag.bare = ''; SET sprag.wanted = ''; \
+     UPDATE sprag.number SET last = 0; SET sprag.bare = ''; SET sprag.wanted = ''; SET sprag.calm = ''; \
      SELECT pg_advisory_lock_shared(1936749156, hashtext(current_setting('sprag.session')))";
 const STEP: &str =
     "SELECT sprag.run_step($1::text, $2::text::jsonb, NULL, hashtextextended($1, 0))::text";
@@ -42,7 +42,8 @@ async fn sessions(database: &Database) -> Vec<(SessionId, Client)> {
         }
         let session = SessionId::from_u128(number as u128);
         let begin = format!(
-            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''"
+            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''; \
+             SET sprag.calm = ''"
         );
         client.batch_execute(&begin).await.unwrap();
         sessions.push((session, client));

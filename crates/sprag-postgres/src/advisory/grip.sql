@@ -124,8 +124,8 @@ END $$;
 CREATE FUNCTION sprag.begin_session_v1(session text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM set_config('sprag.session', session, false), set_config('sprag.bare', '', false),
-    set_config('sprag.wanted', '', false), set_config('sprag.ended', '', false),
-    set_config('sprag.seen', '', false);
+    set_config('sprag.wanted', '', false), set_config('sprag.calm', session, false),
+    set_config('sprag.ended', '', false), set_config('sprag.seen', '', false);
   -- Its locks end with the server: nothing of it has to be on the disk.
   PERFORM set_config('synchronous_commit', 'off', false);
   PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));

@@ -7,7 +7,7 @@ use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::wakeups::Wakeups;
 use sprag_core::{LeaseId, LockName};
 
-use super::bare::Visits;
+use super::bare::{Line, Sights, Visits};
 use super::pulse::Pulse;
 use super::watched::Watched;
 
@@ -21,6 +21,7 @@ pub(crate) struct Holdings {
     pub(crate) wakeups: Wakeups,
     pub(crate) watched: Watched,
     pub(crate) visits: Visits,
+    pub(crate) sights: Sights,
 }
 
 #[derive(Debug)]
@@ -29,13 +30,32 @@ struct Holding {
     name: LockName,
     /// When its time is over, unless it is renewed.
     until: Moment,
+    /// If it was bare when it was let in.
+    line: Option<Line>,
 }
 
 impl Holdings {
     /// Holds a lock until then.
     pub(super) fn keep(&self, lease: LeaseId, name: &LockName, session: String, until: Moment) {
-        let holding = Holding { session, name: name.clone(), until };
+        self.keep_bare(lease, name, session, until, None);
+    }
+
+    /// The same; `line` is how the server has noted it if it is bare.
+    pub(super) fn keep_bare(
+        &self,
+        lease: LeaseId,
+        name: &LockName,
+        session: String,
+        until: Moment,
+        line: Option<Line>,
+    ) {
+        let holding = Holding { session, name: name.clone(), until, line };
         guarded(&self.held).insert(lease, holding);
+    }
+
+    /// How the server has noted a lock that may still be bare.
+    pub(super) fn line(&self, lease: LeaseId) -> Option<Line> {
+        guarded(&self.held).get(&lease)?.line.clone()
     }
 
     /// Holds it no longer.

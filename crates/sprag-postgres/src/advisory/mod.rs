@@ -1,5 +1,7 @@
 //! Session locks of one connection: [`AdvisoryStore`].
 
+#[cfg(test)]
+mod again_races;
 mod ask;
 mod bare;
 #[cfg(test)]

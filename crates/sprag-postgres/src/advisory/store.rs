@@ -19,7 +19,7 @@ use sprag_core::{
 use tokio_postgres::types::Type;
 
 use super::ask::{Done, Either, any_session};
-use super::bare::{Pause, TELL};
+use super::bare::{Line, Pause, TELL};
 use super::holdings::Holdings;
 use super::key::key;
 use super::pulse::Vital;
@@ -108,8 +108,12 @@ impl AdvisoryStore {
     }
 
     fn keep(&self, request: &Request, session: String) {
+        self.keep_bare(request, session, None);
+    }
+
+    fn keep_bare(&self, request: &Request, session: String, line: Option<Line>) {
         let until = BootClock.now().plus(request.ttl);
-        self.holdings.keep(request.lease, &request.name, session, until);
+        self.holdings.keep_bare(request.lease, &request.name, session, until, line);
     }
 
     /// Who is next waits for the end of others' sessions as well.
@@ -177,10 +181,10 @@ impl Store for AdvisoryStore {
         let mut pause = Pause::new(&self.rows.link);
         let mut done = loop {
             match self.acquire(request).await? {
-                Either::Short(fence, session) => {
-                    self.keep(request, session);
+                Either::Short(entry) => {
+                    self.keep_bare(request, entry.session, entry.line);
                     wakeups.close(request.lease);
-                    return Ok(plain::granted(fence));
+                    return Ok(plain::granted(entry.fence));
                 }
                 // Who has it is about to write that down, or to let go of it.
                 Either::Long(done) if done.bare && pause.has_waited().await => {}

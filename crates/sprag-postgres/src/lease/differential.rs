@@ -19,22 +19,31 @@ const ADVISORY_BATCH: usize = 20;
 
 /// The schema, whose fences come from where the test says.
 pub(crate) fn schema() -> String {
-    crate::SQL.replace("nextval('sprag.fences')", "sprag.next_number()") + PREPARE
+    let ours = ["nextval('sprag.fences')", "currval('sprag.fences')"];
+    let number = |sql: String, drawn| sql.replace(drawn, "sprag.next_number()");
+    NUMBER.to_owned() + &ours.into_iter().fold(crate::SQL.to_owned(), number) + PREPARE
 }
+
+/// Where they come from has to be there first.
+const NUMBER: &str = r#"
+CREATE SCHEMA sprag;
+-- The last fence of the lock, and how often anybody was let in by the expression.
+CREATE TABLE sprag.number (last bigint, again bigint);
+INSERT INTO sprag.number VALUES (0, 0);
+CREATE FUNCTION sprag.next_number() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT greatest(n.last + 1, sprag.now_us()) FROM sprag.number AS n);
+END $$;
+"#;
 
 /// The clock stands where the test puts it, and a whole sequence is one call. What a bare lock does not
 /// write is made up for here: the machine remembers who gave a lock back, and counts.
 const PREPARE: &str = r#"
 CREATE OR REPLACE FUNCTION sprag.now_us() RETURNS bigint LANGUAGE sql STABLE
 RETURN current_setting('sprag.now_us')::bigint;
+CREATE OR REPLACE FUNCTION sprag.came_us() RETURNS bigint LANGUAGE sql STABLE
+RETURN current_setting('sprag.now_us')::bigint;
 
--- The last fence of the lock.
-CREATE TABLE sprag.number (last bigint);
-INSERT INTO sprag.number VALUES (0);
-CREATE FUNCTION sprag.next_number() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN (SELECT greatest(n.last + 1, sprag.now_us()) FROM sprag.number AS n);
-END $$;
 CREATE OR REPLACE FUNCTION sprag.last_number() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT nullif(n.last, 0) FROM sprag.number AS n);
@@ -47,6 +56,18 @@ BEGIN
   UPDATE sprag.lock AS k SET version = k.version + 2, tickets = k.tickets + 1,
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = '' AND k.name = lock;
+END $$;
+
+-- The number that a client may have been told, as the record is empty; else one that is over.
+CREATE FUNCTION sprag.told_number(lock text, asked text, key bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = '' AND k.name = lock
+      AND (k.plain_lease IS NOT NULL OR k.waiting > 0 OR k.holders <> '[]'
+        OR position(asked IN concat(k.ended, k.gone)) > 0))
+    OR EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = told_number.key) THEN
+    RETURN 0;
+  END IF;
+  RETURN pg_sequence_last_value('sprag.changes');
 END $$;
 
 CREATE FUNCTION sprag.heir_in(lock text) RETURNS text LANGUAGE plpgsql AS $$
@@ -66,7 +87,8 @@ BEGIN
   PERFORM set_config('sprag.now_us', step ->> 1, true);
   PERFORM set_config('sprag.ended', '', false);
   IF key IS NOT NULL AND (step ->> 1)::bigint % 2 = 0 THEN
-    PERFORM set_config('sprag.wanted', '', false);
+    PERFORM set_config('sprag.wanted', '', false),
+      set_config('sprag.calm', current_setting('sprag.session'), false);
   END IF;
   IF step -> 0 ->> 'do' = 'renew' AND key IS NOT NULL THEN
     said := (SELECT answer FROM sprag.renew_advisory_v1('', ARRAY[lock],
@@ -74,13 +96,29 @@ BEGIN
   ELSIF step -> 0 ->> 'do' = 'renew' THEN
     said := (sprag.renew_v1('', ARRAY[lock], jsonb_build_array(step -> 0), channel,
       1000000))[1]::text;
+  ELSIF step -> 0 -> 'mode' = '"exclusive"' AND key IS NOT NULL AND (step -> 0 ->> 'ttl_ms')::bigint >= 7000
+    AND (step ->> 1)::bigint % 3 > 0 THEN
+    said := sprag.take_again_v1(current_setting('sprag.session'), sprag.told_number(lock, asked, key), asked,
+      concat(E'\t', step -> 0 ->> 'ttl_ms', E'\t\t', lock, E'\t', step -> 0, E'\n'),
+      coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740) * 1000 + 999, key);
+    IF position(E'\t' IN said) > 0 THEN
+      said := concat(split_part(said, E'\t', 4), ' ', split_part(said, E'\t', 3));
+      UPDATE sprag.number AS n SET again = n.again + 1;
+    END IF;
   ELSIF step -> 0 -> 'mode' = '"exclusive"' AND key IS NOT NULL THEN
     said := sprag.take_bare_v1('', lock, (step -> 0)::text, asked, (step -> 0 ->> 'ttl_ms')::bigint,
       coalesce((step -> 0 ->> 'not_after_ms')::bigint, 9007199254740991), key);
   ELSIF step -> 0 ->> 'do' = 'release' AND key IS NOT NULL THEN
     bare := (SELECT string_to_array(line, E'\t') FROM sprag.notes() AS line
       WHERE starts_with(line, asked));
-    said := sprag.leave_bare_v1('', lock, asked, key, true);
+    said := CASE WHEN (step ->> 1)::bigint % 3 > 0 AND bare IS NOT NULL THEN
+        sprag.leave_again_v1('', lock, asked, key, array_to_string(bare, E'\t') || E'\n',
+          bare[4]::bigint + 5000000)
+      ELSE sprag.leave_bare_v1('', lock, asked, key, true) END;
+    IF said ~ '^[0-9]+$' THEN
+      PERFORM sprag.tell_visits_v1(ARRAY[concat(said, E'\t', array_to_string(bare, E'\t'))]);
+      said := said || ' 0';
+    END IF;
     IF (step ->> 1)::bigint - bare[4]::bigint <= 5000000 THEN
       PERFORM sprag.make_up(lock, asked);
     END IF;
@@ -135,7 +173,7 @@ BEGIN
   DELETE FROM sprag.grip;
   UPDATE sprag.number SET last = 0;
   PERFORM pg_advisory_unlock_all(), set_config('sprag.bare', '', false),
-    set_config('sprag.wanted', '', false);
+    set_config('sprag.wanted', '', false), set_config('sprag.calm', '', false);
   FOR step IN SELECT * FROM jsonb_array_elements(commands) LOOP
     -- Some are of another process.
     answers := answers || sprag.run_step(lock, step,
@@ -234,7 +272,8 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) -
     let session = SessionId::from_u128(SESSION);
     if advisory {
         let begin = format!(
-            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''"
+            "SET sprag.session = '{session}'; SET sprag.quiet_until = 0; SET sprag.seen = ''; \
+             SET sprag.calm = ''"
         );
         client.batch_execute(&begin).await.unwrap();
     }
@@ -297,7 +336,11 @@ async fn the_functions_do_what_the_machine_does() {
 #[tokio::test]
 async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
     if !skipped() {
-        let promises = run(&Database::fresh(), SEQUENCES / 20, any_seed(), true).await;
+        let database = Database::fresh();
+        let promises = run(&database, SEQUENCES / 20, any_seed(), true).await;
         check(promises, SEQUENCES / 20);
+        let again: usize = database.sql("SELECT again FROM sprag.number").parse().unwrap();
+        println!("{again} by the expression");
+        assert!(again * 4 > SEQUENCES / 20);
     }
 }
