@@ -119,7 +119,7 @@ impl RedisSentinels {
             let named: Vec<_> = self.sentinels.iter().map(master_port).collect();
             let agreed = named.iter().all(|port| *port == named[0] && *port != Some(old));
             let chosen = self.servers.iter().find(|server| Some(server.port()) == named[0]);
-            agreed && chosen.is_some_and(|server| server.info("role") == "master")
+            agreed && chosen.is_some_and(|server| server.says("role", "master"))
         };
         eventually("there is another master", elected).await;
     }

@@ -1,5 +1,6 @@
 //! [`RedisServer`]: a private `redis-server`, gone with the test that started it.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -168,12 +169,16 @@ impl RedisServer {
     ///
     /// If nobody listens.
     pub fn talk(&self) -> Talk {
-        let mut talk = Talk::open(&self.socket()).expect("the server is there");
+        self.try_talk().expect("the server is there")
+    }
+
+    fn try_talk(&self) -> io::Result<Talk> {
+        let mut talk = Talk::open(&self.socket())?;
         if let Some(password) = &self.setup.password {
-            let answer = talk.ask(&["AUTH", password]).expect("the server answers");
+            let answer = talk.ask(&["AUTH", password])?;
             assert_eq!(answer, "OK");
         }
-        talk
+        Ok(talk)
     }
 
     /// Sends one command on a connection of its own, as any other program would, and gives back
@@ -183,19 +188,41 @@ impl RedisServer {
     ///
     /// If there is no answer.
     pub fn ask(&self, words: &[&str]) -> String {
-        self.talk().ask(words).expect("the server answers")
+        self.try_ask(words).expect("the server answers")
+    }
+
+    /// The same for whoever can ask again: a server that is told to become a master, or to repeat
+    /// another, disconnects its clients.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub fn try_ask(&self, words: &[&str]) -> io::Result<String> {
+        self.try_talk()?.ask(words)
     }
 
     /// One line of what it says about itself.
+    ///
+    /// # Panics
+    ///
+    /// If there is no answer.
     pub fn info(&self, name: &str) -> String {
-        let text = self.ask(&["INFO"]);
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.unwrap_or_default().trim_end().to_owned()
+        line_of(&self.ask(&["INFO"]), name)
+    }
+
+    /// Whether it says this about itself. Not if it does not answer.
+    pub fn says(&self, name: &str, value: &str) -> bool {
+        self.try_ask(&["INFO"]).is_ok_and(|text| line_of(&text, name) == value)
     }
 
     /// Waits until it is in step with its master.
     pub async fn until_linked(&self) {
-        let linked = || async { self.info("master_link_status") == "up" };
+        let linked = || async { self.says("master_link_status", "up") };
         eventually("the replica is linked", linked).await;
     }
+}
+
+fn line_of(text: &str, name: &str) -> String {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim_end().to_owned()
 }
