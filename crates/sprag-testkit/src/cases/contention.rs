@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sprag_core::{Client, LockRequest, Store};
 
-use super::journal::Journal;
+use super::journal::{ENOUGH, Journal};
 use super::permits::has_permits;
 use super::queue::has_queue;
 use super::rw::has_readers;
@@ -113,7 +113,8 @@ pub async fn swizzled_connections(harness: &impl Harness) {
         let (process, journal) = (format!("worker-{number}"), journal.clone());
         let client = journal.client(faults as Arc<dyn Store>, &process);
         workers.push(tokio::spawn(async move {
-            while now() < end {
+            // On a slow machine for longer, until there is something to judge.
+            while now() < end || journal.grants() < ENOUGH {
                 let request = client.lock("report").ttl(ttl).wait(ttl * 2);
                 // Losses, timeouts and outages are what this is about; the history judges.
                 drop(journal.visit(&process, request, ttl / 30).await);

@@ -11,6 +11,9 @@ use crate::history::{Event, Op, Outcome, Recorder, Rules, check};
 use crate::process::Recording;
 use crate::support::{let_time_pass, look, name, new_lease, until_unused};
 
+/// So many grants are worth to be judged.
+pub(super) const ENOUGH: usize = 8;
+
 /// What the lock guards: a counter that takes a write only with a fence that is not smaller than
 /// the last.
 #[derive(Debug, Default)]
@@ -103,8 +106,13 @@ impl Journal {
         if let Some(count) = count {
             assert_eq!(value, count, "increments were lost");
         }
-        let grants = self.recorder.events().iter().filter(|e| e.op == Op::Granted).count();
-        assert!(grants >= 8, "only {grants} grants prove little");
+        let grants = self.grants();
+        assert!(grants >= ENOUGH, "only {grants} grants prove little");
+    }
+
+    /// How often the lock was granted.
+    pub(super) fn grants(&self) -> usize {
+        self.recorder.events().iter().filter(|event| event.op == Op::Granted).count()
     }
 
     fn record(&self, event: Event) {
