@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sprag::{Locks, advisory_key};
-use sprag_core::AuditQuery;
 use sprag_core::store::Listing;
+use sprag_core::{AuditQuery, Client, Strategy};
 use sprag_testkit::postgres_server::{Database, Psql, skipped};
 use sprag_testkit::support::{LONG, eventually, now, spawn_acquire, within};
 
@@ -188,27 +188,42 @@ async fn nobody_starves_behind_who_takes_it_again_and_again() {
 }
 
 /// A process that hangs with a bare lock never writes it down. It is disconnected, but not before its
-/// guards are lost.
+/// guards are lost; who waits for the lock has it then. Who takes it by force is told so before.
 #[tokio::test]
 async fn a_holder_that_hangs_with_a_bare_lock_is_disconnected() {
     if skipped() {
         return;
     }
-    let database = Database::fresh();
-    let locks = advisory(&database);
-    let key = advisory_key("default", NAME);
-    let _psql = Psql::hold(
-        &database,
-        &format!(
-            "SELECT sprag.begin_session_v1('hangs'), sprag.enter_v1('default', ''); \
-             SELECT sprag.take_bare_v1('default', '{NAME}', '{{}}', 'x', 30000, 9007199254740, {key})"
-        ),
-    );
-    eventually("it has the key", async || !database.holders_of(key).is_empty()).await;
-    let began = now();
-    let guard = within("it is let in", locks.lock(NAME).ttl(LONG).acquire()).await.unwrap();
-    assert!(now().since(began) >= Duration::from_secs(6), "too early");
-    assert!(guard.is_valid());
+    for strategy in [Strategy::Retry, Strategy::ForceAcquire] {
+        let database = Database::fresh();
+        let store = sprag::open(&format!("{}?mode=advisory", database.url())).unwrap();
+        let client = Client::builder(store).allow_force(true).build().unwrap();
+        let key = advisory_key("default", NAME);
+        let _psql = Psql::hold(
+            &database,
+            &format!(
+                "SELECT sprag.begin_session_v1('hangs'), sprag.enter_v1('default', ''); \
+                 SELECT sprag.take_bare_v1('default', '{NAME}', '{{}}', 'x', 30000, 9007199254740, \
+                 {key})"
+            ),
+        );
+        eventually("it has the key", async || !database.holders_of(key).is_empty()).await;
+        let began = now();
+        let acquired = async {
+            loop {
+                match client.lock(NAME).ttl(LONG).strategy(strategy).acquire().await {
+                    Ok(guard) => break guard,
+                    Err(error) => {
+                        let told = error.to_string();
+                        assert!(error.is_held() && told.contains("is disconnected in"), "{told}");
+                    }
+                }
+            }
+        };
+        let guard = within("it is let in", acquired).await;
+        assert!(now().since(began) >= Duration::from_secs(6), "{strategy:?}: too early");
+        assert!(guard.is_valid());
+    }
 }
 
 /// What happened to bare locks is in the trail: in order, and of everybody's.

@@ -1,6 +1,6 @@
 -- One command on one advisory lock. The answer says in which `session` it was done. Where the record
 -- would grant the lock and somebody has its key, `outsider` says who; `leaving` that it was asked to
--- go, `bare` that it was asked to write that down.
+-- go, `bare` that it was asked to write that down, or has just done so.
 CREATE FUNCTION sprag.advisory_v1(ns text, lock text, command jsonb, lock_key bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,6 +53,10 @@ BEGIN
         AND sprag.mode_of(ns, lock, asked) <> '"shared"' THEN '{"queued": {"ahead": 0}}'::jsonb
       ELSE '"held"' END);
     bare := sprag.ask_to_write(lock_key, NULL);
+    -- Who is not to be seen any more has gone, or has written it down since: it is asked again.
+    IF bare IS NULL AND NOT sprag.is_quiet() AND sprag.outsider(ns, lock, lock_key) IS NULL THEN
+      bare := outsider;
+    END IF;
   END;
   IF outsider IS NULL AND NOT had AND what = 'acquire' AND answer -> 'outcome' ? 'granted' THEN
     answer := sprag.fresh(ns, lock, command, answer);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sprag_core::clock::{BootClock, Clock};
+use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::record::wire::Answer;
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{Bind, Renewal, Renewed, Request};
 use sprag_core::{Fence, LeaseId, LockName, Operation, Result, SessionId};
 use tokio_postgres::types::Type;
 
-use super::bare::Line;
+use super::bare::{Line, Pause};
 use super::key::key;
 use super::store::AdvisoryStore;
 use crate::error::strange_answer;
@@ -21,7 +21,7 @@ use crate::link::Call;
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
 const RENEW: &str =
     "SELECT answer::text, session FROM sprag.renew_advisory_v1($1, $2, $3::text::jsonb, $4, $5)";
-const URGE: &str = "SELECT left_over, spared, pg_sleep(0.01)::text FROM sprag.urge_v1($1, $2)";
+const URGE: &str = "SELECT left_over, spared FROM sprag.urge_v1($1, $2)";
 /// An exclusive lock, bare if that may be.
 const TAKE: &str = "SELECT sprag.take_bare_v1($1, $2, $3, $4, $5, $6, $7)";
 /// The same for a lock whose record was seen empty.
@@ -284,25 +284,24 @@ impl AdvisoryStore {
         Ok(renewed.collect())
     }
 
-    /// Asks those who have the lock without right to let go of it, until they do. Tells of whom
-    /// this user may not disconnect.
+    /// Asks those who have the lock without right to let go of it, until they do or the time is over. Who
+    /// does not for as long as `patience` is disconnected. Tells of whom this user may not disconnect.
     pub(super) async fn urge(
         &self,
         name: &LockName,
         patience: Duration,
-        times: usize,
+        until: Moment,
     ) -> Result<Option<String>> {
-        let mut spared = None;
-        for _ in 0..times {
-            let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+        let patience = i64::try_from(patience.as_millis()).unwrap_or(i64::MAX);
+        let mut pause = Pause::until(&self.rows.link, until);
+        loop {
             let call = Call::new(URGE).with(self.key(name), Type::INT8).with(patience, Type::INT8);
             let rows = self.rows.ask(Operation::Evict, call).await?;
             let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
-            if row.get::<_, i64>(0) == 0 {
-                return Ok(None);
+            let (left_over, spared): (i64, Option<String>) = (row.get(0), row.get(1));
+            if left_over == 0 || spared.is_some() || !pause.has_waited().await {
+                return Ok(spared);
             }
-            spared = row.get(1);
         }
-        Ok(spared)
     }
 }

@@ -18,7 +18,9 @@ const KEPT: usize = 200;
 /// One that comes so long after the last that was told is told at once.
 const ALONE: Duration = Duration::from_millis(10);
 /// How long it takes a process at most that lives to write down what others want.
-const LONGEST: Duration = Duration::from_millis(250);
+pub(super) const LONGEST: Duration = Duration::from_millis(250);
+/// The longest pause between two looks.
+const PAUSE: Duration = Duration::from_millis(128);
 /// No lock with a shorter time is bare: who does not write it down for so long is disconnected before.
 const LEAST: Duration = Duration::from_secs(7);
 /// In microseconds: what is bare for longer is not given back that way, as its time may be over.
@@ -161,26 +163,31 @@ impl Visits {
     }
 }
 
-/// Pauses while somebody else writes down what it has: longer each time, and not for ever, as it may
-/// hang.
+/// Pauses while somebody else writes down what it has, or lets go: longer each time, and not for ever, as
+/// it may hang.
 pub(super) struct Pause<'a> {
     link: &'a Link,
-    began: Moment,
+    until: Moment,
     next: Duration,
 }
 
 impl<'a> Pause<'a> {
-    pub(super) fn new(link: &'a Link) -> Self {
-        Self { link, began: BootClock.now(), next: Duration::from_millis(1) }
+    /// For as long as who lives needs at most to write it down.
+    pub(super) fn short(link: &'a Link) -> Self {
+        Self::until(link, BootClock.now().plus(LONGEST))
+    }
+
+    pub(super) const fn until(link: &'a Link, until: Moment) -> Self {
+        Self { link, until, next: Duration::from_millis(1) }
     }
 
     /// Waits, unless it was waited for long enough.
     pub(super) async fn has_waited(&mut self) -> bool {
-        if BootClock.now().since(self.began) >= LONGEST {
+        if BootClock.now() >= self.until {
             return false;
         }
         self.link.sleep(self.next).await;
-        self.next *= 2;
+        self.next = PAUSE.min(self.next * 2);
         true
     }
 }

@@ -363,7 +363,10 @@ BEGIN
   LOOP
     -- Its number may be another's by now.
     CONTINUE WHEN sprag.is_over(its.session);
-    who := format('another process, pid %s, which has just got it', its.pid);
+    who := CASE WHEN its.asked_ms + 1000 > ms IS NOT FALSE
+      THEN format('another process, pid %s, which has just got it', its.pid)
+      ELSE format('pid %s, which does not answer and is disconnected in %s s', its.pid,
+        greatest(ceil((its.asked_ms + 6500 - ms) / 1000.0), 0)) END;
     PERFORM pg_notify('sprag_' || its.session, concat('write ', lock_key));
     IF its.asked_ms IS NULL THEN
       UPDATE sprag.session AS s SET asked_ms = ms WHERE s.session = its.session AND s.asked_ms IS NULL;

@@ -2,6 +2,7 @@
 //! two processes.
 
 use sprag_testkit::postgres_server::{Database, skipped};
+use sprag_testkit::support::eventually;
 use tokio_postgres::{Client, NoTls};
 
 pub(super) const KEY: i64 = 42;
@@ -111,6 +112,40 @@ async fn a_release_frees_only_its_own_lease() {
     assert!(!is_free(&all[1]).await);
     assert_eq!(leave(&all[0], "one").await.split(' ').nth(1), Some("0"));
     assert!(is_free(&all[1]).await);
+}
+
+/// Who has it bare may write that down after somebody who asks has seen an empty record, and before that one
+/// looks for whom to ask: it is no stranger then, and the next question finds it in the record.
+#[tokio::test]
+async fn who_has_just_written_it_down_is_no_stranger() {
+    if skipped() {
+        return;
+    }
+    let database = Database::fresh();
+    let all = sessions(&database, 3).await;
+    fence(&take(&all[0], "one").await);
+    all[2]
+        .batch_execute(
+            "ALTER FUNCTION sprag.ask_to_write(bigint, text) RENAME TO ask_at_once;
+             CREATE FUNCTION sprag.ask_to_write(lock_key bigint, ns text) RETURNS text LANGUAGE plpgsql
+             AS $$ BEGIN
+               PERFORM pg_advisory_xact_lock(7, 7);
+               RETURN sprag.ask_at_once(lock_key, ns);
+             END $$;
+             SELECT pg_advisory_lock(7, 7)",
+        )
+        .await
+        .unwrap();
+    let writes = async {
+        let waits = "EXISTS (SELECT FROM pg_locks WHERE classid = 7 AND objid = 7 AND NOT granted)";
+        eventually("it is about to look", async || ask(&all[2], waits).await == "true").await;
+        ask(&all[0], &format!("sprag.beat_v1('{{{KEY}}}')")).await;
+        all[2].batch_execute("SELECT pg_advisory_unlock(7, 7)").await.unwrap();
+    };
+    let (told, ()) = tokio::join!(take(&all[1], "two"), writes);
+    assert!(told.contains("\"held\"") && told.contains("\"bare\": true"), "{told}");
+    assert_eq!(written(&all[1]).await, "one");
+    assert!(take(&all[1], "two").await.contains("queued"));
 }
 
 /// A session may take its own key twice: so the first who has it is written down, and the second

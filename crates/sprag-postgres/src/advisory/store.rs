@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
-use sprag_core::clock::{BootClock, Clock};
+use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::diagnosis::Finding;
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
     Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page,
-    Released, Renewal, Renewed, Request,
+    Released, Renewal, Renewed, Request, Takeover,
 };
 use sprag_core::{
     Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView, Loss,
@@ -19,7 +19,7 @@ use sprag_core::{
 use tokio_postgres::types::Type;
 
 use super::ask::{Done, Either, any_session};
-use super::bare::{Line, Pause, TELL};
+use super::bare::{LONGEST, Line, Pause, TELL};
 use super::holdings::Holdings;
 use super::key::key;
 use super::pulse::Vital;
@@ -34,8 +34,17 @@ const LOOK_BARE: &str = "SELECT sprag.look_bare_v1($1)";
 const BURY: &str = "SELECT sprag.bury_all_sessions_v1($1)::text";
 /// How long a process that has lost a lock may take to let go of it, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a process is urged that was pushed aside by somebody who does not wait.
-const URGES: usize = 30;
+/// How long who takes a lock by force waits for its holder: less than a client waits for an answer.
+const FORCED: Duration = Duration::from_secs(4);
+
+/// Until when a request waits here for others to write down what they have, or to let go.
+fn patience(request: &Request) -> Moment {
+    BootClock.now().plus(match request.takeover {
+        // What it is granted counts from when it asked.
+        Takeover::Force => FORCED.min(request.ttl / 2),
+        Takeover::No | Takeover::Overdue(_) => LONGEST,
+    })
+}
 
 /// Session locks of a PostgreSQL database, one for each lock, all on one connection.
 ///
@@ -128,7 +137,7 @@ impl AdvisoryStore {
 
     /// Who has a lock that nobody has by its record.
     async fn look_outside(&self, operation: Operation, name: &LockName) -> Result<Option<String>> {
-        let mut pause = Pause::new(&self.rows.link);
+        let mut pause = Pause::short(&self.rows.link);
         loop {
             let call = Call::new(LOOK_OUTSIDE)
                 .text(&self.rows.namespace)
@@ -178,7 +187,8 @@ impl Store for AdvisoryStore {
         if request.queue {
             wakeups.open(request.lease);
         }
-        let mut pause = Pause::new(&self.rows.link);
+        let until = patience(request);
+        let mut pause = Pause::until(&self.rows.link, until);
         let mut done = loop {
             match self.acquire(request).await? {
                 Either::Short(entry) => {
@@ -193,7 +203,7 @@ impl Store for AdvisoryStore {
         };
         if done.leaving && !request.queue {
             // Who does not come back has to wait here, or leaves what it was granted.
-            self.urge(&request.name, PATIENCE / 10, URGES).await?;
+            self.urge(&request.name, PATIENCE / 10, until).await?;
             let command = Command::acquire(request, any_session());
             done = self.run(Operation::Acquire, &request.name, &command).await?;
             if done.leaving {
@@ -288,7 +298,7 @@ impl Store for AdvisoryStore {
     async fn list(&self, listing: &Listing) -> Result<Page> {
         let call = Call::new(BURY).text(&self.rows.namespace);
         self.rows.ask(Operation::List, call).await?;
-        let mut pause = Pause::new(&self.rows.link);
+        let mut pause = Pause::short(&self.rows.link);
         loop {
             let call = Call::new(LOOK_BARE).text(&self.rows.namespace);
             let rows = self.rows.ask(Operation::List, call).await?;
@@ -308,8 +318,9 @@ impl Store for AdvisoryStore {
             self.look_outside(Operation::Evict, &eviction.name).await?;
             evicted = run().await?.answer.outcome.into_evicted();
         }
+        let until = BootClock.now().plus(3 * PATIENCE);
         if matches!(evicted, Evicted::Broken(_))
-            && let Some(who) = self.urge(&eviction.name, PATIENCE, URGES * 5).await?
+            && let Some(who) = self.urge(&eviction.name, PATIENCE, until).await?
         {
             let message = format!("the lock is broken, and still in the way is {who}");
             let error = Error::new(ErrorKind::Refused, Operation::Evict, message);
