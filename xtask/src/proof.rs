@@ -99,7 +99,8 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     let leases = ["-p", "sprag-testkit", "--test", "postgres", "--", "processes"];
     let advisory = ["-p", "sprag-testkit", "--test", "postgres_advisory", "--", "processes"];
     let thousands = ["-p", "sprag-testkit", "--test", "postgres_rows", "--", "thousands"];
-    let postgres: [&[&str]; 3] = [&leases, &advisory, &thousands];
+    let functions = ["-p", "sprag-postgres", "--lib", "--", "differential"];
+    let postgres: [&[&str]; 4] = [&leases, &advisory, &thousands, &functions];
     if arguments == ["postgres"] {
         install::ensure(shell, [Need::Postgres])?;
         return full(shell, &postgres);

@@ -13,11 +13,11 @@ use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::{Mode, SessionId};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
+use sprag_testkit::support::times;
 use tokio_postgres::{Client, NoTls};
 
 use crate::lease::differential::{self, Left, Promises, any_seed, schema};
 
-const SEQUENCES: usize = 1_000;
 const SESSIONS: usize = 3;
 
 const BEGIN: &str = "SELECT pg_advisory_unlock_all(); DELETE FROM sprag.grip; \
@@ -120,7 +120,7 @@ async fn several_sessions_do_what_the_machine_does() {
     let ids: Vec<_> = sessions.iter().map(|(session, _)| *session).collect();
     let mut random = Rng::with_seed(any_seed());
     let mut promises = Promises::default();
-    for number in 0..SEQUENCES {
+    for number in 0..times(1_000, 20_000) {
         let mut sequence = Sequence::of_sessions(&mut random, &ids);
         run(&mut sequence, &number.to_string(), &sessions, &mut promises).await;
     }
