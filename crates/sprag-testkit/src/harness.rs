@@ -2,11 +2,13 @@
 //!
 //! ```
 //! use std::sync::Arc;
+//! use async_trait::async_trait;
 //! use sprag_core::MemoryStore;
 //! use sprag_testkit::harness::{Harness, Session};
 //!
 //! struct Memory(MemoryStore);
 //!
+//! #[async_trait]
 //! impl Harness for Memory {
 //!     async fn fresh() -> Self {
 //!         Self(MemoryStore::new())
@@ -20,6 +22,7 @@
 //! }
 //! ```
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,26 +39,32 @@ use sprag_core::{
 use tokio::sync::watch;
 
 /// A place where locks live, made for one case and gone after it.
-pub trait Harness: Sized + Send + Sync + 'static {
+#[async_trait]
+pub trait Harness: Send + Sync + 'static {
     /// Whether the tests of this kind of place were declined, by `SPRAG_SKIP`.
-    fn skipped() -> bool {
+    fn skipped() -> bool
+    where
+        Self: Sized,
+    {
         false
     }
 
     /// Makes an empty place that nobody else uses.
-    fn fresh() -> impl Future<Output = Self> + Send;
+    async fn fresh() -> Self
+    where
+        Self: Sized;
 
     /// Opens another session on the place, as another process would.
-    fn session(&self) -> impl Future<Output = Arc<Session>> + Send;
+    async fn session(&self) -> Arc<Session>;
 
     /// Another session, where nobody wants to kill it.
-    fn store(&self) -> impl Future<Output = Arc<dyn Store>> + Send {
-        async { self.session().await as Arc<dyn Store> }
+    async fn store(&self) -> Arc<dyn Store> {
+        self.session().await
     }
 
     /// A client with a session of its own.
-    fn client(&self) -> impl Future<Output = Client> + Send {
-        async { Client::new(self.store().await) }
+    async fn client(&self) -> Client {
+        Client::new(self.store().await)
     }
 
     /// How other processes open the same place; `None` if they cannot.
@@ -81,9 +90,8 @@ pub trait Harness: Sized + Send + Sync + 'static {
 
     /// Writes the record of a lock by hand, past the store; `false` if the place has no such
     /// text.
-    fn write_record(&self, name: &LockName, text: &str) -> impl Future<Output = bool> + Send {
-        let (_, _) = (name, text);
-        async { false }
+    async fn write_record(&self, _name: &LockName, _text: &str) -> bool {
+        false
     }
 }
 
@@ -264,7 +272,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// # Panics
 ///
 /// If the case does, or hangs.
-pub fn run(case: impl Future<Output = ()>) {
+pub fn run(case: impl Future<Output = ()> + 'static) {
+    run_boxed(Box::pin(case));
+}
+
+/// Compiled once, and not for each case of each store.
+fn run_boxed(case: Pin<Box<dyn Future<Output = ()>>>) {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build();
     let runtime = runtime.expect("the operating system gives the case two threads");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sprag::{Abandoned, GitLedger};
 use sprag_core::{LockName, Store};
 use sprag_ledger::{Change, Entry, Ledger, LedgerStore, New, RefName, Settings};
@@ -20,6 +21,7 @@ impl Git {
     }
 }
 
+#[async_trait]
 impl Harness for Git {
     fn skipped() -> bool {
         skipped()

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sprag::sprag_github::{Abandoned, GitHubConfig, GitHubStore, Token};
 use sprag_core::LockName;
 use sprag_github_sim::{Limits, Permission, Setup, Simulator};
@@ -39,6 +40,7 @@ impl GitHub {
     }
 }
 
+#[async_trait]
 impl Harness for GitHub {
     async fn fresh() -> Self {
         let github = Setup::new(7).speed(1).start();
@@ -99,6 +101,7 @@ process_conformance!(processes, GitHub, TAKER);
 /// The same with a queue: what only then can be asked for.
 struct Queued(GitHub);
 
+#[async_trait]
 impl Harness for Queued {
     async fn fresh() -> Self {
         Self(GitHub::fresh().await)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sprag_core::{LockName, Store};
 use sprag_ledger::{
     Abandoned, Change, Entry, Ledger, LedgerStore, MemoryLedger, New, RefName, Settings,
@@ -20,6 +21,7 @@ fn settings() -> Settings {
     settings
 }
 
+#[async_trait]
 impl Harness for InMemory {
     async fn fresh() -> Self {
         Self(MemoryLedger::default())

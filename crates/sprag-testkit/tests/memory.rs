@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sprag_core::MemoryStore;
 use sprag_testkit::fault::{Call, FaultStore};
 use sprag_testkit::harness::{Harness, Session};
@@ -10,6 +11,7 @@ use sprag_testkit::support::eventually;
 
 struct Memory(MemoryStore);
 
+#[async_trait]
 impl Harness for Memory {
     async fn fresh() -> Self {
         Self(MemoryStore::new())

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sprag::{PostgresAddress, PostgresConfig, PostgresStore};
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::postgres_server::{self, Database};
@@ -12,6 +13,7 @@ const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 
 struct Postgres(Database);
 
+#[async_trait]
 impl Harness for Postgres {
     fn skipped() -> bool {
         postgres_server::skipped()

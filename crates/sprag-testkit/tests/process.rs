@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sprag::{MemoryStore, SqliteStore};
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::process::cases::Scene;
@@ -16,6 +17,7 @@ const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 
 struct Memory(MemoryStore);
 
+#[async_trait]
 impl Harness for Memory {
     async fn fresh() -> Self {
         Self(MemoryStore::new())
@@ -36,6 +38,7 @@ impl Sqlite {
     }
 }
 
+#[async_trait]
 impl Harness for Sqlite {
     async fn fresh() -> Self {
         Self(tempfile::tempdir().expect("there is room for temporary files"))
@@ -57,7 +60,7 @@ process_conformance!(sqlite, Sqlite, TAKER);
 /// nothing for the other cases to test.
 #[tokio::test]
 async fn a_memory_store_ends_at_the_borders_of_its_process() {
-    assert!(Scene::<Memory>::new(Path::new(TAKER)).await.is_none());
+    assert!(Scene::new::<Memory>(Path::new(TAKER)).await.is_none());
     let mut taker = sprag_testkit::process::TakerConfig::new(TAKER, "memory:report").spawn().await;
     let here = sprag::Locks::open("memory:report").unwrap();
     taker.acquire(Ask::new(name("report"), LONG)).await;
@@ -68,13 +71,13 @@ async fn a_memory_store_ends_at_the_borders_of_its_process() {
 /// is busy, in about the busy timeout, and can look at locks; afterwards all goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_is_stopped_makes_the_others_busy_not_stuck() {
-    let scene = Scene::<Sqlite>::new(Path::new(TAKER)).await.unwrap();
+    let scene = Scene::new::<Sqlite>(Path::new(TAKER)).await.unwrap();
     let lock = name("report");
     let (mut holder, mut stuck) = (scene.taker("holder").await, scene.taker("stuck").await);
     let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;
     // Every write is done inside the gate, so whoever has it is in the middle of a write.
-    let mut gate = scene.harness.path().into_os_string();
-    gate.push(".gate");
+    let url = scene.harness.url().unwrap();
+    let gate = format!("{}.gate", url.strip_prefix("sqlite:").unwrap());
     assert_eq!(stuck.ask(Command::LockFile(gate.into())).await, Answer::Done);
     stuck.stop().await;
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sprag::{RedisAddress, RedisConfig, RedisStore};
 use sprag_core::LockName;
 use sprag_core::record::Record;
@@ -14,6 +15,7 @@ const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 
 struct Redis(RedisServer);
 
+#[async_trait]
 impl Harness for Redis {
     fn skipped() -> bool {
         RedisServer::skipped()

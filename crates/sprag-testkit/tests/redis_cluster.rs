@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sprag::{RedisAddress, RedisConfig, RedisStore};
 use sprag_core::record::Record;
 use sprag_core::store::Listing;
@@ -21,6 +22,7 @@ struct Cluster {
     prefix: String,
 }
 
+#[async_trait]
 impl Harness for Cluster {
     fn skipped() -> bool {
         RedisServer::skipped()

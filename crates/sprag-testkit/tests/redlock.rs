@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::process_conformance;
 use sprag_testkit::redis_server::{RedisServer, RedisSetup};
@@ -11,6 +12,7 @@ const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 
 struct Redlock(Vec<RedisServer>);
 
+#[async_trait]
 impl Harness for Redlock {
     fn skipped() -> bool {
         RedisServer::skipped()

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sprag::{SqliteConfig, SqliteStore};
 use sprag_core::record::Record;
 use sprag_core::{Client, LockName};
@@ -19,6 +20,7 @@ impl Sqlite {
     }
 }
 
+#[async_trait]
 impl Harness for Sqlite {
     async fn fresh() -> Self {
         Self(tempfile::tempdir().unwrap())

@@ -29,7 +29,7 @@ async fn keeps_one(client: &Client) -> bool {
     false
 }
 
-async fn named(harness: &impl Harness, worker: &str) -> Client {
+async fn named(harness: &dyn Harness, worker: &str) -> Client {
     let store = harness.store().await;
     let builder = Client::builder(store).allow_force(true);
     builder.holder(Holder::new(worker, "here")).build().unwrap()
@@ -54,7 +54,7 @@ async fn the_one(store: &Arc<dyn Store>, guard: &LockGuard, kind: AuditKind) -> 
 }
 
 /// Acquired, with the time it waited, and released: with lock, lease, fence and holder.
-pub async fn an_ordinary_tenure_is_told(harness: &impl Harness) {
+pub async fn an_ordinary_tenure_is_told(harness: &dyn Harness) {
     let (first, second) = (named(harness, "first").await, named(harness, "second").await);
     if !keeps_one(&first).await {
         return;
@@ -83,7 +83,7 @@ pub async fn an_ordinary_tenure_is_told(harness: &impl Harness) {
 }
 
 /// A broken lock is told with who broke it and why.
-pub async fn a_break_is_told(harness: &impl Harness) {
+pub async fn a_break_is_told(harness: &dyn Harness) {
     let (holder, operator) = (named(harness, "holder").await, named(harness, "operator").await);
     if !keeps_one(&holder).await {
         return;
@@ -97,7 +97,7 @@ pub async fn a_break_is_told(harness: &impl Harness) {
 }
 
 /// A lease that ran out is told, with how long nothing was heard of its holder.
-pub async fn an_expiry_is_told(harness: &impl Harness) {
+pub async fn an_expiry_is_told(harness: &dyn Harness) {
     let (silent, next) = (harness.client().await, harness.client().await);
     if !keeps_one(&silent).await {
         return;
@@ -112,7 +112,7 @@ pub async fn an_expiry_is_told(harness: &impl Harness) {
 }
 
 /// Who was pushed aside is told, with who did it.
-pub async fn a_take_over_is_told(harness: &impl Harness) {
+pub async fn a_take_over_is_told(harness: &dyn Harness) {
     let (holder, thief) = (named(harness, "holder").await, named(harness, "thief").await);
     if !keeps_one(&holder).await || !holder.capability().steal {
         return;
@@ -129,7 +129,7 @@ pub async fn a_take_over_is_told(harness: &impl Harness) {
 }
 
 /// Who gave up waiting is told, with whom for; who only tried is not.
-pub async fn a_refusal_is_told(harness: &impl Harness) {
+pub async fn a_refusal_is_told(harness: &dyn Harness) {
     let (holder, other) = (named(harness, "holder").await, named(harness, "other").await);
     if !keeps_one(&holder).await {
         return;
@@ -149,7 +149,7 @@ pub async fn a_refusal_is_told(harness: &impl Harness) {
 }
 
 /// A renewal that came through, but late, is told: soon one will not.
-pub async fn a_late_renewal_is_told(harness: &impl Harness) {
+pub async fn a_late_renewal_is_told(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !keeps_one(&client).await {
@@ -166,7 +166,7 @@ pub async fn a_late_renewal_is_told(harness: &impl Harness) {
 }
 
 /// What the trail cannot take costs nobody time: neither who is refused nor who holds.
-pub async fn a_note_is_in_nobodys_way(harness: &impl Harness) {
+pub async fn a_note_is_in_nobodys_way(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, client) = (harness.client().await, faults.client());
     if !keeps_one(&client).await {
@@ -188,7 +188,7 @@ pub async fn a_note_is_in_nobodys_way(harness: &impl Harness) {
 }
 
 /// The sequence only grows; reading goes on after what was seen; the oldest are forgotten.
-pub async fn the_trail_is_bounded_and_in_order(harness: &impl Harness) {
+pub async fn the_trail_is_bounded_and_in_order(harness: &dyn Harness) {
     let client = harness.client().await;
     if !keeps_one(&client).await {
         return;

@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// A granted lock is seen by others: who holds it, how, with which fence, for how long.
-pub async fn a_granted_lock_is_seen_by_others(harness: &impl Harness) {
+pub async fn a_granted_lock_is_seen_by_others(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).reason("to see it").acquire().await.unwrap();
     assert_eq!(guard.state(), LockState::Held);
@@ -35,7 +35,7 @@ pub async fn a_granted_lock_is_seen_by_others(harness: &impl Harness) {
 
 /// A second try reports that the lock is held, to another session and to another task of the
 /// same one; held is an answer, not an error of the store.
-pub async fn a_second_try_reports_held(harness: &impl Harness) {
+pub async fn a_second_try_reports_held(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     for client in [&other, &holder] {
@@ -50,7 +50,7 @@ pub async fn a_second_try_reports_held(harness: &impl Harness) {
 }
 
 /// A release that was answered has freed the lock: the next try of another session gets it.
-pub async fn a_released_lock_is_free_at_once(harness: &impl Harness) {
+pub async fn a_released_lock_is_free_at_once(harness: &dyn Harness) {
     let clients = [harness.client().await, harness.client().await];
     for round in 0..20 {
         let guard = clients[round % 2].lock("report").ttl(LONG).try_acquire().await.unwrap();
@@ -60,7 +60,7 @@ pub async fn a_released_lock_is_free_at_once(harness: &impl Harness) {
 }
 
 /// Release is idempotent: a second one of the same lease changes nothing and says so.
-pub async fn a_second_release_changes_nothing(harness: &impl Harness) {
+pub async fn a_second_release_changes_nothing(harness: &dyn Harness) {
     let store = harness.store().await;
     let first = request("report");
     assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
@@ -75,7 +75,7 @@ pub async fn a_second_release_changes_nothing(harness: &impl Harness) {
 
 /// FAULTS 3: acquire is idempotent by lease id. Asked again it gives the same fence, and a lease
 /// that is over is not granted a second time.
-pub async fn an_acquire_is_recognised_by_its_lease(harness: &impl Harness) {
+pub async fn an_acquire_is_recognised_by_its_lease(harness: &dyn Harness) {
     let store = harness.store().await;
     let asked = request("report");
     let first = store.try_acquire(&asked).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn an_acquire_is_recognised_by_its_lease(harness: &impl Harness) {
 }
 
 /// FAULTS 22: whoever does not know the lease frees nothing, from whichever session.
-pub async fn a_stranger_frees_nothing(harness: &impl Harness) {
+pub async fn a_stranger_frees_nothing(harness: &dyn Harness) {
     let (store, other) = (harness.store().await, harness.store().await);
     let held = request("report");
     assert!(matches!(store.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
@@ -101,7 +101,7 @@ pub async fn a_stranger_frees_nothing(harness: &impl Harness) {
 
 /// F18: the task that holds a lock and asks for it again is told at once, instead of waiting for
 /// itself for ever.
-pub async fn a_task_that_holds_it_is_told_at_once(harness: &impl Harness) {
+pub async fn a_task_that_holds_it_is_told_at_once(harness: &dyn Harness) {
     let client = harness.client().await;
     let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
     let (answer, took) = timed(client.lock("report").ttl(LONG).acquire()).await;
@@ -117,7 +117,7 @@ pub async fn a_task_that_holds_it_is_told_at_once(harness: &impl Harness) {
 
 /// F18: another task of the same process waits for it like anybody else, and so does a future
 /// with a party of its own.
-pub async fn another_task_waits_for_it(harness: &impl Harness) {
+pub async fn another_task_waits_for_it(harness: &dyn Harness) {
     let client = harness.client().await;
     let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
     let fence = guard.fence();
@@ -139,7 +139,7 @@ pub async fn another_task_waits_for_it(harness: &impl Harness) {
 
 /// FAULTS 5: a guard whose lease expired, released or dropped after the same client has acquired
 /// the lock again, has no effect on the new hold.
-pub async fn a_stale_guard_never_frees_its_successor(harness: &impl Harness) {
+pub async fn a_stale_guard_never_frees_its_successor(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = harness.ttl();
     let stale = client.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
@@ -160,7 +160,7 @@ pub async fn a_stale_guard_never_frees_its_successor(harness: &impl Harness) {
 }
 
 /// FAULTS 7: a healthy lock is never reported lost, and the end by release is told as such.
-pub async fn a_healthy_lock_is_not_lost(harness: &impl Harness) {
+pub async fn a_healthy_lock_is_not_lost(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = Duration::from_millis(1500).max(harness.ttl());
     let guard = client.lock("report").ttl(ttl).acquire().await.unwrap();

@@ -28,7 +28,7 @@ async fn poll_at_most<T: Send>(polls: usize, future: impl Future<Output = T> + S
 }
 
 /// F04, FAULTS 2: an acquire dropped at any await point leaves no holder and no waiter.
-pub async fn an_acquire_dropped_anywhere_leaves_nothing(harness: &impl Harness) {
+pub async fn an_acquire_dropped_anywhere_leaves_nothing(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.give_way(4);
     let client = faults.client();
@@ -47,7 +47,7 @@ pub async fn an_acquire_dropped_anywhere_leaves_nothing(harness: &impl Harness) 
 }
 
 /// F04: the same while it waits behind a holder, and when it is handed the lock meanwhile.
-pub async fn a_waiter_dropped_anywhere_leaves_nothing(harness: &impl Harness) {
+pub async fn a_waiter_dropped_anywhere_leaves_nothing(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.give_way(3);
     let (holder, client) = (harness.client().await, faults.client());
@@ -74,7 +74,7 @@ pub async fn a_waiter_dropped_anywhere_leaves_nothing(harness: &impl Harness) {
 
 /// FAULTS 2: cancelled after the store has granted the lock and before the answer came: the lock
 /// is free at once and not after its TTL.
-pub async fn cancelled_between_grant_and_reply(harness: &impl Harness) {
+pub async fn cancelled_between_grant_and_reply(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, other) = (faults.client(), harness.client().await);
     let gate = Gate::new();
@@ -89,7 +89,7 @@ pub async fn cancelled_between_grant_and_reply(harness: &impl Harness) {
 }
 
 /// F04: a release dropped half-way is finished all the same.
-pub async fn a_release_dropped_anywhere_is_finished(harness: &impl Harness) {
+pub async fn a_release_dropped_anywhere_is_finished(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.give_way(3);
     let client = faults.client();
@@ -101,7 +101,7 @@ pub async fn a_release_dropped_anywhere_is_finished(harness: &impl Harness) {
 }
 
 /// F04: an extension dropped half-way leaves the lock valid and renewable.
-pub async fn an_extension_dropped_anywhere_leaves_the_lock(harness: &impl Harness) {
+pub async fn an_extension_dropped_anywhere_leaves_the_lock(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.give_way(3);
     let client = faults.client();
@@ -115,7 +115,7 @@ pub async fn an_extension_dropped_anywhere_leaves_the_lock(harness: &impl Harnes
 }
 
 /// F77: several locks, cancelled anywhere: all that were taken are free again.
-pub async fn several_locks_dropped_anywhere_leave_nothing(harness: &impl Harness) {
+pub async fn several_locks_dropped_anywhere_leave_nothing(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.give_way(2);
     let (holder, client) = (harness.client().await, faults.client());

@@ -19,7 +19,7 @@ fn bent(store: Arc<dyn Store>) -> (Client, Arc<BentClock>) {
 
 /// F71: whoever sleeps past its lease has lost the lock when it wakes up: the first question says
 /// so, nothing more is done under it, and what was being done is stopped.
-pub async fn a_guard_is_lost_as_soon_as_its_machine_wakes_up(harness: &impl Harness) {
+pub async fn a_guard_is_lost_as_soon_as_its_machine_wakes_up(harness: &dyn Harness) {
     let store = harness.store().await;
     let (client, clock) = bent(Arc::clone(&store));
     let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -47,7 +47,7 @@ pub async fn a_guard_is_lost_as_soon_as_its_machine_wakes_up(harness: &impl Harn
 
 /// F71: an answer from before the sleep counts from before the sleep. A grant is confirmed by the
 /// store before it is entered, and a renewal brings nothing back.
-pub async fn an_answer_that_was_slept_over_counts_from_its_request(harness: &impl Harness) {
+pub async fn an_answer_that_was_slept_over_counts_from_its_request(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, clock) = bent(Arc::clone(&faults) as _);
     let gate = Gate::new();
@@ -76,7 +76,7 @@ pub async fn an_answer_that_was_slept_over_counts_from_its_request(harness: &imp
 
 /// FAULTS 23: the time of day jumps by hours, forward and back, for the holder and for the waiter:
 /// no lease ends early, and none lasts longer.
-pub async fn the_time_of_day_decides_nothing(harness: &impl Harness) {
+pub async fn the_time_of_day_decides_nothing(harness: &dyn Harness) {
     let ((holder, here), (waiter, there)) =
         (bent(harness.store().await), bent(harness.store().await));
     let ttl = harness.ttl() * 2;

@@ -21,7 +21,7 @@ const BRIEFLY: Duration = Duration::from_micros(300);
 /// Lets `sessions` workers visit the lock eight times each, with what `ask` says for the worker
 /// and the round, and checks the history.
 async fn crowd(
-    harness: &impl Harness,
+    harness: &dyn Harness,
     lock: &'static str,
     sessions: u32,
     count: Option<u64>,
@@ -50,13 +50,13 @@ async fn crowd(
 
 /// F20: eight sessions that increment one counter under one lock lose no increment, never
 /// overlap, and come in order.
-pub async fn eight_sessions_exclude_each_other(harness: &impl Harness) {
+pub async fn eight_sessions_exclude_each_other(harness: &dyn Harness) {
     crowd(harness, "report", 8, Some(64), |request, _, _| request).await;
 }
 
 /// F20: many tasks of one client lose no increment, never overlap and come in order, although the
 /// lock may go from one to the next before the store has heard of that.
-pub async fn tasks_of_one_client_exclude_each_other(harness: &impl Harness) {
+pub async fn tasks_of_one_client_exclude_each_other(harness: &dyn Harness) {
     let journal = Journal::new("report");
     let client = journal.client(harness.store().await, "worker");
     let (tasks, rounds) = if client.capability().notify { (times(32, 64), 6) } else { (4, 2) };
@@ -79,7 +79,7 @@ pub async fn tasks_of_one_client_exclude_each_other(harness: &impl Harness) {
 }
 
 /// F20, FAULTS 22: readers and writers mixed: a writer is always alone.
-pub async fn readers_and_writers_mixed(harness: &impl Harness) {
+pub async fn readers_and_writers_mixed(harness: &dyn Harness) {
     if has_readers(&harness.client().await).await {
         let writers = 6 * 8 / 3;
         crowd(harness, "config", 6, Some(writers), |request, number, round| {
@@ -90,7 +90,7 @@ pub async fn readers_and_writers_mixed(harness: &impl Harness) {
 }
 
 /// F20, F65: permits of different counts: never more than there are.
-pub async fn permits_mixed(harness: &impl Harness) {
+pub async fn permits_mixed(harness: &dyn Harness) {
     if has_permits(&harness.client().await).await {
         crowd(harness, "builds", 6, None, |request, number, round| {
             request.permits(1 + (number + round) % 3, 4)
@@ -102,7 +102,7 @@ pub async fn permits_mixed(harness: &impl Harness) {
 /// F61: the connections of several clients are clogged one after the other and unclogged in
 /// another order while all of them work: nobody ever believes in a lock that another one has,
 /// and when it is over everybody gets it.
-pub async fn swizzled_connections(harness: &impl Harness) {
+pub async fn swizzled_connections(harness: &dyn Harness) {
     let ttl = harness.ttl();
     let journal = Journal::new("report");
     let (mut workers, mut stores) = (Vec::new(), Vec::new());

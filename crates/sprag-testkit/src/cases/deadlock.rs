@@ -42,7 +42,7 @@ fn hold_and_wait(
 
 /// F19: two sessions that take two locks in opposite order: exactly one of them is told that it
 /// is a deadlock, and the other one goes on.
-pub async fn a_circle_of_two_has_one_victim(harness: &impl Harness) {
+pub async fn a_circle_of_two_has_one_victim(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_queue(&one).await {
         return;
@@ -71,7 +71,7 @@ pub async fn a_circle_of_two_has_one_victim(harness: &impl Harness) {
 
 /// F19: the same where the victim, by its priority, has waited for long when the circle is closed:
 /// it goes on looking, and is told no later than one who came last.
-pub async fn a_victim_that_came_first_is_told_as_soon(harness: &impl Harness) {
+pub async fn a_victim_that_came_first_is_told_as_soon(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_queue(&one).await {
         return;
@@ -100,7 +100,7 @@ pub async fn a_victim_that_came_first_is_told_as_soon(harness: &impl Harness) {
 
 /// F19: the same where the waiters run inside of the holders, as other processes: they are other
 /// parties, and the holders themselves wait for nothing.
-pub async fn a_circle_through_nested_processes_has_one_victim(harness: &impl Harness) {
+pub async fn a_circle_through_nested_processes_has_one_victim(harness: &dyn Harness) {
     let outer = [harness.client().await, harness.client().await];
     if !has_queue(&outer[0]).await {
         return;
@@ -137,7 +137,7 @@ pub async fn a_circle_through_nested_processes_has_one_victim(harness: &impl Har
 }
 
 /// F19: who works beside a waiter, inside of the same process, is not stuck with it.
-pub async fn what_runs_beside_a_nested_waiter_is_no_circle(harness: &impl Harness) {
+pub async fn what_runs_beside_a_nested_waiter_is_no_circle(harness: &dyn Harness) {
     let clients =
         [harness.client().await, harness.client().await, harness.client().await];
     if !has_queue(&clients[0]).await {
@@ -162,7 +162,7 @@ pub async fn what_runs_beside_a_nested_waiter_is_no_circle(harness: &impl Harnes
 }
 
 /// F19: a chain of waiters is no deadlock, and nobody in it is told so.
-pub async fn a_chain_has_no_victim(harness: &impl Harness) {
+pub async fn a_chain_has_no_victim(harness: &dyn Harness) {
     let clients = [harness.client().await, harness.client().await, harness.client().await];
     if !has_queue(&clients[0]).await {
         return;
@@ -185,7 +185,7 @@ pub async fn a_chain_has_no_victim(harness: &impl Harness) {
 
 /// F19: a pending upgrade counts as waiting: who holds what it waits for and waits for it in turn
 /// is told.
-pub async fn a_circle_through_an_upgrade_has_one_victim(harness: &impl Harness) {
+pub async fn a_circle_through_an_upgrade_has_one_victim(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_queue(&one).await || !has_readers(&one).await {
         return;
@@ -215,7 +215,7 @@ pub async fn a_circle_through_an_upgrade_has_one_victim(harness: &impl Harness) 
 }
 
 /// F19: two upgraders, each of which reads what the other one wants to write: one gives up.
-pub async fn a_circle_of_upgrades_has_one_victim(harness: &impl Harness) {
+pub async fn a_circle_of_upgrades_has_one_victim(harness: &dyn Harness) {
     let clients = [harness.client().await, harness.client().await];
     if !has_queue(&clients[0]).await || !has_readers(&clients[0]).await {
         return;
@@ -243,7 +243,7 @@ pub async fn a_circle_of_upgrades_has_one_victim(harness: &impl Harness) {
 
 /// F19: tasks of one process may wait for each other's locks without harm as long as they do not
 /// wait in a circle.
-pub async fn tasks_of_one_process_are_told_apart(harness: &impl Harness) {
+pub async fn tasks_of_one_process_are_told_apart(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_queue(&client).await {
         return;

@@ -15,7 +15,7 @@ use crate::support::{
 
 /// F02: when a holder's process dies, a waiter is granted, long before the TTL where the store
 /// notices deaths; the fence grows and nothing is left.
-pub async fn a_dead_holder_is_succeeded(harness: &impl Harness) {
+pub async fn a_dead_holder_is_succeeded(harness: &dyn Harness) {
     let client = harness.client().await;
     for _ in 0..3 {
         let session = harness.session().await;
@@ -34,7 +34,7 @@ pub async fn a_dead_holder_is_succeeded(harness: &impl Harness) {
 }
 
 /// F02: a session that died with many locks frees all of them, and one that lives none.
-pub async fn a_death_frees_all_of_one_session_only(harness: &impl Harness) {
+pub async fn a_death_frees_all_of_one_session_only(harness: &dyn Harness) {
     let (living, session) = (harness.client().await, harness.session().await);
     let doomed = Client::new(Arc::clone(&session) as Arc<dyn Store>);
     let ttl = if harness.sees_death() { LONG * 10 } else { harness.ttl() };
@@ -54,7 +54,7 @@ pub async fn a_death_frees_all_of_one_session_only(harness: &impl Harness) {
 
 /// F03, FAULTS 13: a hundred dead waiters ahead, at the head and in the middle of the queue, are
 /// skipped and do not stall the living one by one.
-pub async fn dead_waiters_are_skipped(harness: &impl Harness) {
+pub async fn dead_waiters_are_skipped(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_queue(&client).await {
         return;
@@ -91,7 +91,7 @@ pub async fn dead_waiters_are_skipped(harness: &impl Harness) {
 
 /// FAULTS 12: a waiter whose place is gone, because it gave no sign of life for a TTL, is told so
 /// when it asks; it is never granted the lock afterwards and blocks nobody.
-pub async fn a_waiter_that_was_given_up_is_told(harness: &impl Harness) {
+pub async fn a_waiter_that_was_given_up_is_told(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_queue(&client).await {
         return;
@@ -112,7 +112,7 @@ pub async fn a_waiter_that_was_given_up_is_told(harness: &impl Harness) {
 
 /// FAULTS 12: a waiter whose session is dead to the others returns with an error; it does not
 /// become the owner of a lock that nobody would free.
-pub async fn a_waiter_without_a_session_never_owns(harness: &impl Harness) {
+pub async fn a_waiter_without_a_session_never_owns(harness: &dyn Harness) {
     let (holder, session) = (harness.client().await, harness.session().await);
     let doomed = Client::new(Arc::clone(&session) as Arc<dyn Store>);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();

@@ -23,7 +23,7 @@ async fn has_detached(client: &Client) -> bool {
 }
 
 /// A detached lease lives by its TTL alone: the death of its process does not end it.
-pub async fn a_detached_lease_outlives_its_process(harness: &impl Harness) {
+pub async fn a_detached_lease_outlives_its_process(harness: &dyn Harness) {
     let (client, session) = (harness.client().await, harness.session().await);
     if !has_detached(&client).await {
         return;
@@ -41,7 +41,7 @@ pub async fn a_detached_lease_outlives_its_process(harness: &impl Harness) {
 
 /// A ticket carries a held lock to another process, as text: the same fence, never
 /// free in between, renewed there and ending with that process.
-pub async fn a_ticket_carries_a_lock_over(harness: &impl Harness) {
+pub async fn a_ticket_carries_a_lock_over(harness: &dyn Harness) {
     let (here, session) = (harness.client().await, harness.session().await);
     if !has_detached(&here).await {
         return;
@@ -68,7 +68,7 @@ pub async fn a_ticket_carries_a_lock_over(harness: &impl Harness) {
 }
 
 /// An adopted lease is renewed by its new owner, also in a shared mode.
-pub async fn an_adopted_lease_is_renewed(harness: &impl Harness) {
+pub async fn an_adopted_lease_is_renewed(harness: &dyn Harness) {
     let (here, there) = (harness.client().await, harness.client().await);
     if !has_detached(&here).await {
         return;
@@ -83,7 +83,7 @@ pub async fn an_adopted_lease_is_renewed(harness: &impl Harness) {
 }
 
 /// FAULTS 10: a ticket whose lease is over is refused as lost and brings nothing back.
-pub async fn a_ticket_that_is_over_is_refused(harness: &impl Harness) {
+pub async fn a_ticket_that_is_over_is_refused(harness: &dyn Harness) {
     let (here, there) = (harness.client().await, harness.client().await);
     if !has_detached(&here).await {
         return;
@@ -110,7 +110,7 @@ pub async fn a_ticket_that_is_over_is_refused(harness: &impl Harness) {
 }
 
 /// FAULTS 4: a ticket that could not be made leaves no lock behind that nobody owns.
-pub async fn a_failed_ticket_leaves_nothing(harness: &impl Harness) {
+pub async fn a_failed_ticket_leaves_nothing(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !has_detached(&client).await {
@@ -126,7 +126,7 @@ pub async fn a_failed_ticket_leaves_nothing(harness: &impl Harness) {
 
 /// FAULTS 4: of two who adopt a ticket one holds the lock. The other is told, and neither renews nor
 /// releases what is not its own; not even one that shares the process.
-pub async fn a_ticket_is_good_for_one(harness: &impl Harness) {
+pub async fn a_ticket_is_good_for_one(harness: &dyn Harness) {
     let (here, there) = (harness.client().await, harness.client().await);
     if !has_detached(&here).await {
         return;
@@ -153,7 +153,7 @@ pub async fn a_ticket_is_good_for_one(harness: &impl Harness) {
 
 /// FAULTS 3: an adopter that was not answered may ask again, and whatever became of its request, it
 /// takes nothing from another.
-pub async fn an_adoption_that_is_not_answered_is_tried_again(harness: &impl Harness) {
+pub async fn an_adoption_that_is_not_answered_is_tried_again(harness: &dyn Harness) {
     let (here, faults) = (harness.client().await, FaultStore::new(harness.store().await));
     let there = faults.client();
     if !has_detached(&here).await {

@@ -30,7 +30,7 @@ async fn acquire(client: &Client) -> LockGuard {
 }
 
 /// F05, FAULTS 6: dropped in a task, by the end of a task, and by a task that is aborted.
-pub async fn dropped_in_a_task(harness: &impl Harness) {
+pub async fn dropped_in_a_task(harness: &dyn Harness) {
     let client = harness.client().await;
     drop(acquire(&client).await);
     until_unused(client.store(), "report").await;
@@ -45,7 +45,7 @@ pub async fn dropped_in_a_task(harness: &impl Harness) {
 }
 
 /// F05, FAULTS 6: dropped on a thread without any runtime.
-pub async fn dropped_outside_a_runtime(harness: &impl Harness) {
+pub async fn dropped_outside_a_runtime(harness: &dyn Harness) {
     let client = harness.client().await;
     let guard = acquire(&client).await;
     on_a_plain_thread(move || drop(guard)).await;
@@ -53,7 +53,7 @@ pub async fn dropped_outside_a_runtime(harness: &impl Harness) {
 }
 
 /// F05: dropped by the destructor of a thread's own variable, the last thing a thread does.
-pub async fn dropped_by_the_end_of_a_thread(harness: &impl Harness) {
+pub async fn dropped_by_the_end_of_a_thread(harness: &dyn Harness) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
     }
@@ -64,7 +64,7 @@ pub async fn dropped_by_the_end_of_a_thread(harness: &impl Harness) {
 }
 
 /// F05, FAULTS 6: dropped while a panic unwinds; there is no second panic.
-pub async fn dropped_while_panicking(harness: &impl Harness) {
+pub async fn dropped_while_panicking(harness: &dyn Harness) {
     let client = harness.client().await;
     let guard = acquire(&client).await;
     let task = tokio::spawn(async move {
@@ -76,7 +76,7 @@ pub async fn dropped_while_panicking(harness: &impl Harness) {
 }
 
 /// F05: acquired on one runtime, used and dropped on another.
-pub async fn dropped_on_another_runtime(harness: &impl Harness) {
+pub async fn dropped_on_another_runtime(harness: &dyn Harness) {
     let client = harness.client().await;
     let acquiring = client.clone();
     let acquire = move || {
@@ -101,7 +101,7 @@ pub async fn dropped_on_another_runtime(harness: &impl Harness) {
 }
 
 /// F05, FAULTS 6: held by a task, and another one waits, when their runtime shuts down.
-pub async fn dropped_by_the_shutdown_of_a_runtime(harness: &impl Harness) {
+pub async fn dropped_by_the_shutdown_of_a_runtime(harness: &dyn Harness) {
     let client = harness.client().await;
     let user = client.clone();
     on_a_plain_thread(move || {
@@ -116,7 +116,7 @@ pub async fn dropped_by_the_shutdown_of_a_runtime(harness: &impl Harness) {
 }
 
 /// F05: the last handle of the client goes together with its guard, and without a runtime.
-pub async fn dropped_with_its_client(harness: &impl Harness) {
+pub async fn dropped_with_its_client(harness: &dyn Harness) {
     let store = harness.store().await;
     let client = Client::new(std::sync::Arc::clone(&store));
     let guard = acquire(&client).await;
@@ -127,7 +127,7 @@ pub async fn dropped_with_its_client(harness: &impl Harness) {
 }
 
 /// FAULTS 6: a guard that is forgotten is renewed, for as long as `max_hold` says.
-pub async fn forgotten_it_is_kept_until_max_hold(harness: &impl Harness) {
+pub async fn forgotten_it_is_kept_until_max_hold(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = harness.ttl();
     let guard = client.lock("report").ttl(ttl).max_hold(ttl * 2).acquire().await.unwrap();
@@ -138,7 +138,7 @@ pub async fn forgotten_it_is_kept_until_max_hold(harness: &impl Harness) {
 
 /// F06: a runtime whose only thread is blocked for three TTLs does not lose the lock: renewals go
 /// on beside it.
-pub async fn a_blocked_runtime_keeps_the_lock(harness: &impl Harness) {
+pub async fn a_blocked_runtime_keeps_the_lock(harness: &dyn Harness) {
     let client = harness.client().await;
     // What is asked here is who renews, not how late a busy machine may be.
     let ttl = 2 * harness.ttl();
@@ -161,7 +161,7 @@ pub async fn a_blocked_runtime_keeps_the_lock(harness: &impl Harness) {
 }
 
 /// F06: a client that is not asked for anything renews all the same.
-pub async fn an_idle_task_keeps_the_lock(harness: &impl Harness) {
+pub async fn an_idle_task_keeps_the_lock(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = 2 * harness.ttl();
     let guard = client.lock("report").ttl(ttl).acquire().await.unwrap();

@@ -9,7 +9,7 @@ use crate::harness::Harness;
 use crate::support::{LONG, now, until_unused, until_waiters, within};
 
 /// There is one leader at a time; when it resigns the next candidate leads, with a larger epoch.
-pub async fn one_leads_until_it_resigns(harness: &impl Harness) {
+pub async fn one_leads_until_it_resigns(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     let elect = |client: &sprag_core::Client| client.election("leader").unwrap().ttl(LONG);
     let first = elect(&one).campaign().await.unwrap();
@@ -29,7 +29,7 @@ pub async fn one_leads_until_it_resigns(harness: &impl Harness) {
 
 /// F76: a leader that is paused knows that it leads no more before another one does, does no
 /// further step of its work, and stays deposed when it wakes up.
-pub async fn a_paused_leader_is_deposed_first(harness: &impl Harness) {
+pub async fn a_paused_leader_is_deposed_first(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (paused, next) = (faults.client(), harness.client().await);
     let ttl = harness.ttl();

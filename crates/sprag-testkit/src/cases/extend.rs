@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// Extending sets the length of the lease from now on, it does not add to it.
-pub async fn extending_sets_the_length(harness: &impl Harness) {
+pub async fn extending_sets_the_length(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = harness.ttl();
     let mut guard = client.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
@@ -28,7 +28,7 @@ pub async fn extending_sets_the_length(harness: &impl Harness) {
 }
 
 /// FAULTS 9: an extension that fails leaves the lock as good as it was.
-pub async fn a_failed_extension_leaves_the_lock_valid(harness: &impl Harness) {
+pub async fn a_failed_extension_leaves_the_lock_valid(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let mut guard = client.lock("report").ttl(LONG).no_renewal().acquire().await.unwrap();
@@ -47,7 +47,7 @@ pub async fn a_failed_extension_leaves_the_lock_valid(harness: &impl Harness) {
 
 /// FAULTS 9: if the reply to an extension to a *shorter* lease is lost, the store may have
 /// shortened it, and the guard must not believe in the longer one.
-pub async fn an_unanswered_shorter_extension_counts(harness: &impl Harness) {
+pub async fn an_unanswered_shorter_extension_counts(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, other) = (faults.client(), harness.client().await);
     let ttl = harness.ttl();
@@ -75,7 +75,7 @@ pub async fn an_unanswered_shorter_extension_counts(harness: &impl Harness) {
 
 /// FAULTS 10: a lease that has expired is reported lost and never made again, also if nobody has
 /// taken the lock meanwhile.
-pub async fn an_extension_never_resurrects(harness: &impl Harness) {
+pub async fn an_extension_never_resurrects(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     let ttl = harness.ttl();
     let mut guard = client.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
@@ -98,7 +98,7 @@ pub async fn an_extension_never_resurrects(harness: &impl Harness) {
 }
 
 /// Many leases are renewed at once and answered one by one, the lost among the held.
-pub async fn renewals_are_answered_one_by_one(harness: &impl Harness) {
+pub async fn renewals_are_answered_one_by_one(harness: &dyn Harness) {
     let store = harness.store().await;
     let held: Vec<_> = (0..3).map(|number| request(&format!("lock-{number}"))).collect();
     for request in &held {

@@ -14,7 +14,7 @@ use crate::support::{
 
 /// F07, FAULTS 3: an acquire whose reply was lost finds its own grant: one holder, one fence, and
 /// validity counted from the first request.
-pub async fn a_lost_reply_to_an_acquire_is_recovered(harness: &impl Harness) {
+pub async fn a_lost_reply_to_an_acquire_is_recovered(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
@@ -35,7 +35,7 @@ pub async fn a_lost_reply_to_an_acquire_is_recovered(harness: &impl Harness) {
 }
 
 /// F07: the same for a waiter that is granted the lock in the very request whose reply is lost.
-pub async fn a_waiters_lost_replies_are_recovered(harness: &impl Harness) {
+pub async fn a_waiters_lost_replies_are_recovered(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, client) = (harness.client().await, faults.client());
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -53,7 +53,7 @@ pub async fn a_waiters_lost_replies_are_recovered(harness: &impl Harness) {
 }
 
 /// F08: a release whose reply was lost is asked again and counts as done.
-pub async fn a_lost_reply_to_a_release_is_recovered(harness: &impl Harness) {
+pub async fn a_lost_reply_to_a_release_is_recovered(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
@@ -72,7 +72,7 @@ pub async fn a_lost_reply_to_a_release_is_recovered(harness: &impl Harness) {
 
 /// FAULTS 4: the reply to a release is lost, the same client acquires again, and then the old
 /// release arrives once more: the new hold survives.
-pub async fn a_late_release_does_not_free_the_next_hold(harness: &impl Harness) {
+pub async fn a_late_release_does_not_free_the_next_hold(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let old = client.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -88,7 +88,7 @@ pub async fn a_late_release_does_not_free_the_next_hold(harness: &impl Harness) 
 
 /// F62: requests that a network delivers once more much later change nothing: the lock stays
 /// free, or stays with whoever has it by then.
-pub async fn late_duplicates_change_nothing(harness: &impl Harness) {
+pub async fn late_duplicates_change_nothing(harness: &dyn Harness) {
     late_conversions_change_nothing(harness).await;
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
@@ -111,7 +111,7 @@ pub async fn late_duplicates_change_nothing(harness: &impl Harness) {
 }
 
 /// Conversions too: each compares the fence that its sender believed in.
-async fn late_conversions_change_nothing(harness: &impl Harness) {
+async fn late_conversions_change_nothing(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     if !faults.inner().capability().shared {
         return;
@@ -138,7 +138,7 @@ async fn late_conversions_change_nothing(harness: &impl Harness) {
 
 /// F62: an acquire that arrives once more after so many others that the store has forgotten it
 /// may take the lock for nobody, but it breaks no exclusion and is over after its own TTL.
-pub async fn a_very_late_duplicate_ends_by_itself(harness: &impl Harness) {
+pub async fn a_very_late_duplicate_ends_by_itself(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, other) = (faults.client(), harness.client().await);
     let ttl = harness.ttl();
@@ -158,7 +158,7 @@ pub async fn a_very_late_duplicate_ends_by_itself(harness: &impl Harness) {
 
 /// FAULTS 17: a store that is down is reported as unavailable, neither as held nor as a timeout,
 /// after a bounded number of requests and no endless loop.
-pub async fn a_store_that_is_down_is_reported(harness: &impl Harness) {
+pub async fn a_store_that_is_down_is_reported(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     faults.everything(Fault::LoseRequest);
@@ -178,7 +178,7 @@ pub async fn a_store_that_is_down_is_reported(harness: &impl Harness) {
 }
 
 /// FAULTS 17: a store that does not answer at all is reported, too.
-pub async fn a_store_that_hangs_is_reported(harness: &impl Harness) {
+pub async fn a_store_that_hangs_is_reported(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     faults.everything(Fault::Hang);
@@ -189,7 +189,7 @@ pub async fn a_store_that_hangs_is_reported(harness: &impl Harness) {
 }
 
 /// FAULTS 17: an error that will not pass is told at once and not asked again.
-pub async fn a_lasting_error_is_told_at_once(harness: &impl Harness) {
+pub async fn a_lasting_error_is_told_at_once(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     for kind in [ErrorKind::Corrupt, ErrorKind::Refused, ErrorKind::StoreFull] {
@@ -202,7 +202,7 @@ pub async fn a_lasting_error_is_told_at_once(harness: &impl Harness) {
 }
 
 /// FAULTS 17: a waiter gets over a store that is away for a moment and keeps its place.
-pub async fn a_waiter_gets_over_a_short_outage(harness: &impl Harness) {
+pub async fn a_waiter_gets_over_a_short_outage(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, client) = (harness.client().await, faults.client());
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -217,7 +217,7 @@ pub async fn a_waiter_gets_over_a_short_outage(harness: &impl Harness) {
 }
 
 /// FAULTS 16: the time to wait is over when it is over, although the store does not answer.
-pub async fn a_timeout_is_kept_in_an_outage(harness: &impl Harness) {
+pub async fn a_timeout_is_kept_in_an_outage(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, client) = (harness.client().await, faults.client());
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();

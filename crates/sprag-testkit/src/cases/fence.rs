@@ -11,7 +11,7 @@ use crate::harness::Harness;
 use crate::support::{LONG, able, let_time_pass, now, until_unused, within};
 
 /// FAULTS 15, F01: fences strictly grow over release, expiry, death, drop and eviction.
-pub async fn fences_grow_over_every_kind_of_end(harness: &impl Harness) {
+pub async fn fences_grow_over_every_kind_of_end(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = harness.ttl();
     let mut last = Fence::ZERO;
@@ -51,7 +51,7 @@ pub async fn fences_grow_over_every_kind_of_end(harness: &impl Harness) {
 }
 
 /// FAULTS 15: a stolen lock has a larger fence than the one it was stolen from.
-pub async fn a_stolen_lock_has_a_larger_fence(harness: &impl Harness) {
+pub async fn a_stolen_lock_has_a_larger_fence(harness: &dyn Harness) {
     let holder = harness.client().await;
     let thief = Client::builder(harness.store().await).allow_force(true).build().unwrap();
     let force = |client: &Client| client.lock("report").strategy(Strategy::ForceAcquire);
@@ -65,7 +65,7 @@ pub async fn a_stolen_lock_has_a_larger_fence(harness: &impl Harness) {
 
 /// FAULTS 15: each grant of a semaphore has a fence of its own; readers carry the last writer's,
 /// and the next writer's is larger.
-pub async fn fences_of_readers_and_permits(harness: &impl Harness) {
+pub async fn fences_of_readers_and_permits(harness: &dyn Harness) {
     let client = harness.client().await;
     if able(&client, |able| able.permits, |client| client.lock("builds").permits(1, 3)).await {
         let mut guards = Vec::new();
@@ -100,7 +100,7 @@ impl Resource {
 
 /// F60, F01: a holder that was paused past its lease and writes on is told that it has lost the
 /// lock if it asks, and refused by a resource that checks fences if it does not.
-pub async fn a_paused_holder_is_stopped_by_the_fence(harness: &impl Harness) {
+pub async fn a_paused_holder_is_stopped_by_the_fence(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (paused, next) = (faults.client(), harness.client().await);
     let resource = Resource::default();

@@ -24,7 +24,7 @@ async fn refused(faults: &FaultStore, request: LockRequest, what: &str) {
 
 /// F73, FAULTS 18: a TTL of 0, of 1 ms or of all time is refused, in acquire and in extend; the
 /// shortest and the longest that are allowed work.
-pub async fn a_ttl_out_of_range_is_refused(harness: &impl Harness) {
+pub async fn a_ttl_out_of_range_is_refused(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let (min, max) = (client.capability().min_ttl, client.capability().max_ttl);
@@ -53,7 +53,7 @@ pub async fn a_ttl_out_of_range_is_refused(harness: &impl Harness) {
 }
 
 /// FAULTS 18: no permits, more permits than there are, and a `max_hold` of nothing are refused.
-pub async fn impossible_permits_are_refused(harness: &impl Harness) {
+pub async fn impossible_permits_are_refused(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !has_permits(&client).await {
@@ -72,7 +72,7 @@ pub async fn impossible_permits_are_refused(harness: &impl Harness) {
 }
 
 /// FAULTS 18: a priority out of range is refused; the extremes work.
-pub async fn a_priority_out_of_range_is_refused(harness: &impl Harness) {
+pub async fn a_priority_out_of_range_is_refused(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !has_queue(&client).await {
@@ -89,7 +89,7 @@ pub async fn a_priority_out_of_range_is_refused(harness: &impl Harness) {
 }
 
 /// FAULTS 18: more text than fits is refused; as much as fits comes back unchanged.
-pub async fn too_much_text_is_refused(harness: &impl Harness) {
+pub async fn too_much_text_is_refused(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let room = client.capability().max_holder_bytes;
@@ -141,7 +141,7 @@ fn full_record(held: &Request, fence: Fence, most: usize) -> Record {
 }
 
 /// FAULTS 18: the queue has an end, and who comes after it is told so; those in it stay.
-pub async fn a_full_queue_refuses(harness: &impl Harness) {
+pub async fn a_full_queue_refuses(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     if !has_queue(&client).await {
         return;

@@ -19,7 +19,7 @@ const BESIDE: Duration = Duration::from_millis(100);
 
 /// F35: where locks end with a session, its end is the end of what is held, whatever their TTL: a
 /// guard says so at once, also to who does not wait to be told.
-pub async fn the_end_of_the_session_is_the_end_of_the_lock(harness: &impl Harness) {
+pub async fn the_end_of_the_session_is_the_end_of_the_lock(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
@@ -32,7 +32,7 @@ pub async fn the_end_of_the_session_is_the_end_of_the_lock(harness: &impl Harnes
 
 /// F01, FAULTS 7: without renewal the lock is lost at the holder's own deadline, which is before
 /// the store frees it; the next holder has a larger fence.
-pub async fn an_expired_lease_is_lost_before_it_is_free(harness: &impl Harness) {
+pub async fn an_expired_lease_is_lost_before_it_is_free(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     let ttl = harness.ttl();
     let guard = client.lock("report").ttl(ttl).no_renewal().acquire().await.unwrap();
@@ -64,7 +64,7 @@ pub async fn an_expired_lease_is_lost_before_it_is_free(harness: &impl Harness) 
 
 /// FAULTS 7: a holder that is cut off from the store knows at its own deadline that it has lost
 /// the lock, without hearing from the store.
-pub async fn a_holder_that_is_cut_off_knows_it_in_time(harness: &impl Harness) {
+pub async fn a_holder_that_is_cut_off_knows_it_in_time(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     for (lock, fault) in [("refused", Fault::LoseRequest), ("silent", Fault::Hang)] {
         let client = faults.client();
@@ -82,7 +82,7 @@ pub async fn a_holder_that_is_cut_off_knows_it_in_time(harness: &impl Harness) {
 
 /// F09, FAULTS 8: renewals whose requests or replies are lost make a guard suspect, not dead;
 /// when the store can be reached again in time, the lock is kept and renewed as before.
-pub async fn failed_renewals_do_not_lose_the_lock(harness: &impl Harness) {
+pub async fn failed_renewals_do_not_lose_the_lock(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let ttl = Duration::from_secs(2).max(harness.ttl());
@@ -108,7 +108,7 @@ pub async fn failed_renewals_do_not_lose_the_lock(harness: &impl Harness) {
 
 /// F09: replies to renewals that stay lost never let a guard believe in the lock for longer than
 /// the store does.
-pub async fn lost_replies_to_renewals_never_stretch_the_belief(harness: &impl Harness) {
+pub async fn lost_replies_to_renewals_never_stretch_the_belief(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, other) = (faults.client(), harness.client().await);
     let guard = client.lock("report").ttl(harness.ttl()).acquire().await.unwrap();
@@ -122,7 +122,7 @@ pub async fn lost_replies_to_renewals_never_stretch_the_belief(harness: &impl Ha
 }
 
 /// F06: `max_hold` ends the renewals of a holder that hangs.
-pub async fn max_hold_gives_the_lock_up(harness: &impl Harness) {
+pub async fn max_hold_gives_the_lock_up(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     let ttl = harness.ttl();
     let started = now();
@@ -139,7 +139,7 @@ pub async fn max_hold_gives_the_lock_up(harness: &impl Harness) {
 }
 
 /// FAULTS 7: `guard.run` stops the work when the lock is lost, and passes its result on when not.
-pub async fn work_is_stopped_when_the_lock_is_lost(harness: &impl Harness) {
+pub async fn work_is_stopped_when_the_lock_is_lost(harness: &dyn Harness) {
     let client = harness.client().await;
     let guard = client.lock("report").ttl(LONG).acquire().await.unwrap();
     assert_eq!(guard.run(async { 7 }).await.unwrap(), 7);
@@ -159,7 +159,7 @@ pub async fn work_is_stopped_when_the_lock_is_lost(harness: &impl Harness) {
 
 /// FAULTS 1: a renewal that is on its way when the lock is released never brings it back, nor
 /// does it move the end of anybody's lease.
-pub async fn a_late_renewal_never_revives(harness: &impl Harness) {
+pub async fn a_late_renewal_never_revives(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     // The shortest lease there is renews the most often.

@@ -13,7 +13,7 @@ use crate::support::{LONG, eventually, is_unused, look, until_unused, within};
 
 /// FAULTS 25: two processes that take {a, b} and {b, a} many times never wait for each other for
 /// ever, and neither is ever told that it is a deadlock.
-pub async fn opposite_orders_never_deadlock(harness: &impl Harness) {
+pub async fn opposite_orders_never_deadlock(harness: &dyn Harness) {
     let times = harness.times(100);
     let tasks = [["a", "b"], ["b", "a"]].map(|names| {
         let client = harness.client();
@@ -35,7 +35,7 @@ pub async fn opposite_orders_never_deadlock(harness: &impl Harness) {
 
 /// FAULTS 25: locks are taken in one order whatever order they are named in, a name given twice
 /// is taken once, and they are released the other way round.
-pub async fn they_are_taken_in_order_and_released_in_reverse(harness: &impl Harness) {
+pub async fn they_are_taken_in_order_and_released_in_reverse(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let names = ["b", "c", "a", "b", "a"];
@@ -65,7 +65,7 @@ pub async fn they_are_taken_in_order_and_released_in_reverse(harness: &impl Harn
 }
 
 /// F77, FAULTS 25: when the third of five cannot be had, the two taken before are free again.
-pub async fn all_or_nothing(harness: &impl Harness) {
+pub async fn all_or_nothing(harness: &dyn Harness) {
     let (holder, client) = (harness.client().await, harness.client().await);
     let guard = holder.lock("c").ttl(LONG).acquire().await.unwrap();
     let wait = Duration::from_millis(200);
@@ -83,7 +83,7 @@ pub async fn all_or_nothing(harness: &impl Harness) {
 }
 
 /// F77: a process that dies after the third of five leaves none of them held.
-pub async fn a_death_half_way_frees_all(harness: &impl Harness) {
+pub async fn a_death_half_way_frees_all(harness: &dyn Harness) {
     let (client, session) = (harness.client().await, harness.session().await);
     let doomed = Client::new(Arc::clone(&session) as Arc<dyn Store>);
     let guard = client.lock("d").ttl(LONG).acquire().await.unwrap();
@@ -103,7 +103,7 @@ pub async fn a_death_half_way_frees_all(harness: &impl Harness) {
 }
 
 /// FAULTS 25: the loss of one of them is the loss of the group.
-pub async fn the_loss_of_one_is_told(harness: &impl Harness) {
+pub async fn the_loss_of_one_is_told(harness: &dyn Harness) {
     let client = harness.client().await;
     let ttl = harness.ttl() * 3;
     let all = client.acquire_many(["a", "b", "c"], |lock| lock.ttl(ttl)).await.unwrap();

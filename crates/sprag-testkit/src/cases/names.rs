@@ -9,7 +9,7 @@ use crate::harness::Harness;
 use crate::support::{LONG, look, request, times};
 
 /// FAULTS 21: two thousand names exclude only themselves.
-pub async fn thousands_of_names_do_not_collide(harness: &impl Harness) {
+pub async fn thousands_of_names_do_not_collide(harness: &dyn Harness) {
     let (store, other) = (harness.store().await, harness.store().await);
     let few = u32::try_from(harness.times(500)).unwrap();
     let count = times(few, few * 50);
@@ -44,7 +44,7 @@ const LOOK_ALIKES: [&str; 40] = [
 
 /// FAULTS 21, F50: names are compared as bytes: case, prefixes, spaces and the ways to write an
 /// accent all count, and none of them is changed on the way.
-pub async fn names_that_look_alike_are_different(harness: &impl Harness) {
+pub async fn names_that_look_alike_are_different(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     let mut held = Vec::new();
     for name in LOOK_ALIKES {
@@ -62,7 +62,7 @@ pub async fn names_that_look_alike_are_different(harness: &impl Harness) {
 }
 
 /// FAULTS 18: the longest name works, and keeps apart names that differ in their last byte.
-pub async fn the_longest_names_work(harness: &impl Harness) {
+pub async fn the_longest_names_work(harness: &dyn Harness) {
     let client = harness.client().await;
     let long = |end: &str| "x".repeat(LockName::MAX_BYTES - end.len()) + end;
     let one = client.lock(long("a")).ttl(LONG).acquire().await.unwrap();
@@ -75,7 +75,7 @@ pub async fn the_longest_names_work(harness: &impl Harness) {
 }
 
 /// FAULTS 18: names that cannot be are refused with the reason, before the store is asked.
-pub async fn bad_names_are_refused(harness: &impl Harness) {
+pub async fn bad_names_are_refused(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let cases = [
@@ -97,7 +97,7 @@ pub async fn bad_names_are_refused(harness: &impl Harness) {
 }
 
 /// FAULTS 21: lists come in pages, in order, without gaps or repeats, and by prefix.
-pub async fn lists_come_in_pages(harness: &impl Harness) {
+pub async fn lists_come_in_pages(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     let mut expected = Vec::new();
     for number in 0..25 {

@@ -16,7 +16,7 @@ pub(super) async fn has_permits(client: &Client) -> bool {
 }
 
 /// F65: no more permits are given out than there are, whatever the counts.
-pub async fn no_more_permits_than_there_are(harness: &impl Harness) {
+pub async fn no_more_permits_than_there_are(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_permits(&one).await {
         return;
@@ -40,7 +40,7 @@ pub async fn no_more_permits_than_there_are(harness: &impl Harness) {
 }
 
 /// A big request at the front is not starved by small ones behind it.
-pub async fn a_big_request_is_not_overtaken(harness: &impl Harness) {
+pub async fn a_big_request_is_not_overtaken(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_permits(&client).await {
         return;
@@ -62,7 +62,7 @@ pub async fn a_big_request_is_not_overtaken(harness: &impl Harness) {
 }
 
 /// F65: the permits of a dead process come back, once.
-pub async fn a_dead_holder_returns_its_permits(harness: &impl Harness) {
+pub async fn a_dead_holder_returns_its_permits(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_permits(&client).await {
         return;
@@ -91,7 +91,7 @@ pub async fn a_dead_holder_returns_its_permits(harness: &impl Harness) {
 
 /// F65: when the number is lowered below what is held, nobody is pushed out and nobody is let in
 /// until enough have left; a waiter that asks for more than there are now is told.
-pub async fn a_lowered_number_drains(harness: &impl Harness) {
+pub async fn a_lowered_number_drains(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_permits(&client).await {
         return;
@@ -119,7 +119,7 @@ pub async fn a_lowered_number_drains(harness: &impl Harness) {
 
 /// FAULTS 18: another number of permits than the one in use is refused and changes nothing; an
 /// unused semaphore may come back with any.
-pub async fn another_number_of_permits_is_refused(harness: &impl Harness) {
+pub async fn another_number_of_permits_is_refused(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_permits(&one).await {
         return;

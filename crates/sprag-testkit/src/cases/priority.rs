@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// A higher priority goes first, equal ones in the order of arrival.
-pub async fn a_higher_priority_goes_first(harness: &impl Harness) {
+pub async fn a_higher_priority_goes_first(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_queue(&client).await {
         return;
@@ -38,7 +38,7 @@ pub async fn a_higher_priority_goes_first(harness: &impl Harness) {
 
 /// F67: under an endless stream of higher priority a waiter is granted when its age makes up for
 /// the difference, and not only when the stream ends.
-pub async fn nobody_starves_under_higher_priorities(harness: &impl Harness) {
+pub async fn nobody_starves_under_higher_priorities(harness: &dyn Harness) {
     let (client, urgent) = (harness.client().await, harness.client().await);
     if !has_queue(&client).await {
         return;

@@ -20,7 +20,7 @@ pub(super) async fn has_queue(client: &Client) -> bool {
 }
 
 /// F20: waiters are granted in the order in which they came, from whichever session.
-pub async fn waiters_are_granted_in_order(harness: &impl Harness) {
+pub async fn waiters_are_granted_in_order(harness: &dyn Harness) {
     let clients = [harness.client().await, harness.client().await, harness.client().await];
     if !has_queue(&clients[0]).await {
         return;
@@ -46,7 +46,7 @@ pub async fn waiters_are_granted_in_order(harness: &impl Harness) {
 
 /// F20: a release hands the lock to the first waiter in the same step: nobody can slip in
 /// between, and the waiter need not ask for it.
-pub async fn a_release_hands_over(harness: &impl Harness) {
+pub async fn a_release_hands_over(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     if !has_queue(&client).await {
         return;
@@ -73,7 +73,7 @@ pub async fn a_release_hands_over(harness: &impl Harness) {
 }
 
 /// A waiter that leaves frees nothing but its own place.
-pub async fn a_withdrawn_waiter_leaves_only_its_place(harness: &impl Harness) {
+pub async fn a_withdrawn_waiter_leaves_only_its_place(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     if !has_queue(&client).await {
         return;
@@ -92,7 +92,7 @@ pub async fn a_withdrawn_waiter_leaves_only_its_place(harness: &impl Harness) {
 }
 
 /// FAULTS 11: a release between the answer "not yet" and the wait for a hint is not missed.
-pub async fn a_release_before_the_wait_is_not_missed(harness: &impl Harness) {
+pub async fn a_release_before_the_wait_is_not_missed(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (holder, waiter) = (harness.client().await, faults.client());
     for _ in 0..times(20, 1000) {
@@ -110,7 +110,7 @@ pub async fn a_release_before_the_wait_is_not_missed(harness: &impl Harness) {
 }
 
 /// FAULTS 11, F10: hints that are lost cost time, not the lock: a timer is behind them.
-pub async fn lost_hints_only_cost_time(harness: &impl Harness) {
+pub async fn lost_hints_only_cost_time(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     faults.lose_hints(true);
     let (holder, waiter) = (harness.client().await, faults.client());
@@ -124,7 +124,7 @@ pub async fn lost_hints_only_cost_time(harness: &impl Harness) {
 }
 
 /// FAULTS 13: a waiter that waits for many TTLs is not taken for dead: the client renews it.
-pub async fn a_long_waiter_keeps_its_place(harness: &impl Harness) {
+pub async fn a_long_waiter_keeps_its_place(harness: &dyn Harness) {
     let (holder, waiter) = (harness.client().await, harness.client().await);
     if !has_queue(&holder).await {
         return;
@@ -144,7 +144,7 @@ pub async fn a_long_waiter_keeps_its_place(harness: &impl Harness) {
 }
 
 /// F66: when hundreds of waiters time out the queue is empty and the lock as good as before.
-pub async fn hundreds_of_timeouts_leave_nothing(harness: &impl Harness) {
+pub async fn hundreds_of_timeouts_leave_nothing(harness: &dyn Harness) {
     let (holder, waiter) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     let wait = Duration::from_millis(500);
@@ -164,7 +164,7 @@ pub async fn hundreds_of_timeouts_leave_nothing(harness: &impl Harness) {
 
 /// FAULTS 20, F04: hundreds of cancelled waiters leave nothing behind, and the client is usable
 /// at once.
-pub async fn hundreds_of_cancelled_waiters_leave_nothing(harness: &impl Harness) {
+pub async fn hundreds_of_cancelled_waiters_leave_nothing(harness: &dyn Harness) {
     let (holder, waiter) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     let requests = (0..200).map(|_| waiter.lock("report").ttl(LONG));

@@ -8,7 +8,7 @@ use crate::support::{LONG, name};
 
 /// Writes `text` as the record of a lock and checks that nobody gets that lock. Where the place
 /// keeps no such texts, checks the reader that all stores share.
-async fn fails_closed(harness: &impl Harness, lock: &str, text: &str) {
+async fn fails_closed(harness: &dyn Harness, lock: &str, text: &str) {
     assert!(Record::from_json(text).is_err(), "{text} was understood");
     let client = harness.client().await;
     client.lock(lock).ttl(LONG).acquire().await.unwrap().release().await.unwrap();
@@ -24,7 +24,7 @@ async fn fails_closed(harness: &impl Harness, lock: &str, text: &str) {
 }
 
 /// F74: a damaged record is reported as corrupt, and nobody is given the lock.
-pub async fn a_damaged_record_fails_closed(harness: &impl Harness) {
+pub async fn a_damaged_record_fails_closed(harness: &dyn Harness) {
     let good = Record::default().to_json();
     fails_closed(harness, "empty", "").await;
     fails_closed(harness, "cut", &good[..good.len() / 2]).await;
@@ -32,7 +32,7 @@ pub async fn a_damaged_record_fails_closed(harness: &impl Harness) {
 }
 
 /// F75: a record written by a newer version is not guessed at.
-pub async fn a_newer_record_fails_closed(harness: &impl Harness) {
+pub async fn a_newer_record_fails_closed(harness: &dyn Harness) {
     let good = Record::default().to_json();
     let newer = good.replace(
         "\"format\":1",

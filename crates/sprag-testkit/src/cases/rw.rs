@@ -17,7 +17,7 @@ pub(super) async fn has_readers(client: &Client) -> bool {
 }
 
 /// Readers share, a writer is alone, and the last reader lets it in.
-pub async fn readers_share_and_writers_do_not(harness: &impl Harness) {
+pub async fn readers_share_and_writers_do_not(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_readers(&one).await {
         return;
@@ -40,7 +40,7 @@ pub async fn readers_share_and_writers_do_not(harness: &impl Harness) {
 
 /// FAULTS 22: a stream of readers does not starve a writer, because readers that come after it
 /// wait behind it; those are then let in together.
-pub async fn a_waiting_writer_is_not_overtaken(harness: &impl Harness) {
+pub async fn a_waiting_writer_is_not_overtaken(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     if !has_readers(&client).await {
         return;
@@ -64,7 +64,7 @@ pub async fn a_waiting_writer_is_not_overtaken(harness: &impl Harness) {
 }
 
 /// FAULTS 22: a writer does not overtake readers that came before it.
-pub async fn waiting_readers_are_not_overtaken(harness: &impl Harness) {
+pub async fn waiting_readers_are_not_overtaken(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     if !has_readers(&client).await {
         return;
@@ -83,7 +83,7 @@ pub async fn waiting_readers_are_not_overtaken(harness: &impl Harness) {
 
 /// F64, FAULTS 22: the death of one reader frees that reader only; the writer waits for the
 /// others.
-pub async fn a_dead_reader_frees_only_itself(harness: &impl Harness) {
+pub async fn a_dead_reader_frees_only_itself(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_readers(&client).await {
         return;
@@ -109,7 +109,7 @@ pub async fn a_dead_reader_frees_only_itself(harness: &impl Harness) {
 
 /// F64, FAULTS 22: each reader has its own lease. Renewals of one do not keep another alive, and
 /// the writer gets in when the longest of them ends, not before.
-pub async fn each_reader_has_its_own_lease(harness: &impl Harness) {
+pub async fn each_reader_has_its_own_lease(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_readers(&client).await {
         return;
@@ -135,7 +135,7 @@ pub async fn each_reader_has_its_own_lease(harness: &impl Harness) {
 }
 
 /// FAULTS 22: a stream of readers that come and go leaves nothing behind.
-pub async fn readers_that_come_and_go_leave_nothing(harness: &impl Harness) {
+pub async fn readers_that_come_and_go_leave_nothing(harness: &dyn Harness) {
     let client = harness.client().await;
     if !has_readers(&client).await {
         return;

@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 /// Guards are lost, waiters return, locks are free, and nothing more can be acquired.
-pub async fn a_shutdown_gives_up_everything(harness: &impl Harness) {
+pub async fn a_shutdown_gives_up_everything(harness: &dyn Harness) {
     let (client, other) = (harness.client().await, harness.client().await);
     let taken = other.lock("taken").ttl(LONG).acquire().await.unwrap();
     let one = client.lock("one").ttl(LONG).acquire().await.unwrap();
@@ -36,7 +36,7 @@ pub async fn a_shutdown_gives_up_everything(harness: &impl Harness) {
 }
 
 /// What could not be released in time is reported by name, and the time is kept.
-pub async fn a_shutdown_reports_what_is_left(harness: &impl Harness) {
+pub async fn a_shutdown_reports_what_is_left(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     let guard = client.lock("stuck").ttl(LONG).acquire().await.unwrap();
@@ -51,7 +51,7 @@ pub async fn a_shutdown_reports_what_is_left(harness: &impl Harness) {
 }
 
 /// A lock that could not be released is not reported any more once the store has freed it.
-pub async fn what_the_store_has_freed_is_not_reported(harness: &impl Harness) {
+pub async fn what_the_store_has_freed_is_not_reported(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, ttl) = (faults.client(), harness.ttl());
     let guard = client.lock("stuck").ttl(ttl).acquire().await.unwrap();

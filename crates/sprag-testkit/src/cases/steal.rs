@@ -11,7 +11,7 @@ use crate::support::{
     LONG, able, let_time_pass, look, new_lease, now, request, spawn_acquire, until_waiters, within,
 };
 
-async fn thief(harness: &impl Harness, name: &str) -> Client {
+async fn thief(harness: &dyn Harness, name: &str) -> Client {
     let builder = Client::builder(harness.store().await).allow_force(true);
     builder.holder(Holder::new(name, "here")).build().unwrap()
 }
@@ -22,7 +22,7 @@ fn force(client: &Client) -> LockRequest {
 
 /// F60: a holder that gave no sign of life for so long is robbed by who asks for that, although
 /// its lease is good; it is told at its next renewal who did it, and frees nothing afterwards.
-pub async fn a_silent_holder_is_robbed_and_told(harness: &impl Harness) {
+pub async fn a_silent_holder_is_robbed_and_told(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (silent, thief) = (faults.client(), thief(harness, "thief").await);
     let ttl = harness.ttl() * 8;
@@ -65,7 +65,7 @@ pub async fn a_silent_holder_is_robbed_and_told(harness: &impl Harness) {
 
 /// A holder that nobody renews cannot miss a renewal: silent or not, it is not robbed before its
 /// lease ends, and then nobody is pushed aside.
-pub async fn a_fixed_lease_is_not_robbed_before_its_end(harness: &impl Harness) {
+pub async fn a_fixed_lease_is_not_robbed_before_its_end(harness: &dyn Harness) {
     let (fixed, thief) = (harness.client().await, thief(harness, "thief").await);
     let ttl = harness.ttl() * 4;
     let strategy = Strategy::StealStale { after: harness.ttl() };
@@ -80,7 +80,7 @@ pub async fn a_fixed_lease_is_not_robbed_before_its_end(harness: &impl Harness) 
 }
 
 /// A holder that gives signs of life is not robbed: the thief waits like anybody else.
-pub async fn a_living_holder_is_not_robbed(harness: &impl Harness) {
+pub async fn a_living_holder_is_not_robbed(harness: &dyn Harness) {
     let (living, thief) = (harness.client().await, thief(harness, "thief").await);
     let after = LONG / 2;
     let steal = |client: &Client| {
@@ -97,7 +97,7 @@ pub async fn a_living_holder_is_not_robbed(harness: &impl Harness) {
 }
 
 /// A sign of life between two tries counts: who was silent for long and renews is not robbed.
-pub async fn a_renewal_saves_from_being_robbed(harness: &impl Harness) {
+pub async fn a_renewal_saves_from_being_robbed(harness: &dyn Harness) {
     let (client, store) = (harness.client().await, harness.store().await);
     let steal = |client: &Client| client.lock("report").strategy(Strategy::steal_stale());
     if !able(&client, |able| able.steal, steal).await {
@@ -128,7 +128,7 @@ pub async fn a_renewal_saves_from_being_robbed(harness: &impl Harness) {
 }
 
 /// Force is refused unless the client allows it, and then nothing is asked of the store.
-pub async fn force_is_refused_unless_allowed(harness: &impl Harness) {
+pub async fn force_is_refused_unless_allowed(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !able(&client, |able| able.steal, force).await {
@@ -142,7 +142,7 @@ pub async fn force_is_refused_unless_allowed(harness: &impl Harness) {
 }
 
 /// Force takes the lock from a living holder and past the queue; the old holder is told.
-pub async fn force_takes_it_and_the_holder_is_told(harness: &impl Harness) {
+pub async fn force_takes_it_and_the_holder_is_told(harness: &dyn Harness) {
     let (holder, thief) = (harness.client().await, thief(harness, "operator").await);
     if !able(&thief, |able| able.steal, force).await {
         return;
@@ -164,7 +164,7 @@ pub async fn force_takes_it_and_the_holder_is_told(harness: &impl Harness) {
 
 /// Breaking compares the fence: the holder that the operator saw, or nobody. The broken holder is
 /// told who did it and why, and the next waiter is let in.
-pub async fn breaking_names_what_it_breaks(harness: &impl Harness) {
+pub async fn breaking_names_what_it_breaks(harness: &dyn Harness) {
     let (holder, operator) = (harness.client().await, thief(harness, "operator").await);
     let waiter = harness.client().await;
     let ttl = harness.ttl() * 3;
@@ -190,7 +190,7 @@ pub async fn breaking_names_what_it_breaks(harness: &impl Harness) {
 }
 
 /// FAULTS 4: a lost reply to a break may be answered by breaking again: nobody else is hit.
-pub async fn a_repeated_break_hits_nobody_else(harness: &impl Harness) {
+pub async fn a_repeated_break_hits_nobody_else(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (operator, holder) = (faults.client(), harness.client().await);
     let old = holder.lock("report").ttl(LONG).no_renewal().acquire().await.unwrap();

@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 /// FAULTS 16: a waiting time of zero tries once.
-pub async fn no_time_to_wait_means_one_try(harness: &impl Harness) {
+pub async fn no_time_to_wait_means_one_try(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = other.lock("report").wait(Duration::ZERO).acquire().await;
     guard.unwrap().release().await.unwrap();
@@ -22,7 +22,7 @@ pub async fn no_time_to_wait_means_one_try(harness: &impl Harness) {
 
 /// FAULTS 16: a timeout is waited out, not less and not much more, and its error is not that of
 /// a store that cannot be reached.
-pub async fn a_timeout_is_waited_out(harness: &impl Harness) {
+pub async fn a_timeout_is_waited_out(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     let longer = (0..times(0, 20)).map(|_| Duration::from_secs(5));
@@ -38,7 +38,7 @@ pub async fn a_timeout_is_waited_out(harness: &impl Harness) {
 }
 
 /// FAULTS 16: a lock that is freed while the time is not over yet is acquired then.
-pub async fn a_lock_freed_in_time_is_acquired(harness: &impl Harness) {
+pub async fn a_lock_freed_in_time_is_acquired(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).acquire().await.unwrap();
     let waiting = spawn_acquire(other.lock("report").ttl(LONG).wait(LONG));
@@ -51,7 +51,7 @@ pub async fn a_lock_freed_in_time_is_acquired(harness: &impl Harness) {
 }
 
 /// FAULTS 16: without a limit it waits until the lock is free, however long the holder renews.
-pub async fn without_a_limit_it_waits(harness: &impl Harness) {
+pub async fn without_a_limit_it_waits(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let ttl = Duration::from_secs(1).max(2 * harness.ttl());
     let guard = holder.lock("report").ttl(ttl).acquire().await.unwrap();
@@ -64,7 +64,7 @@ pub async fn without_a_limit_it_waits(harness: &impl Harness) {
 }
 
 /// FAULTS 18: a limit beyond all time is a limit like any other.
-pub async fn an_endless_limit_does_not_overflow(harness: &impl Harness) {
+pub async fn an_endless_limit_does_not_overflow(harness: &dyn Harness) {
     let (holder, other) = (harness.client().await, harness.client().await);
     let guard = holder.lock("report").ttl(LONG).wait(Duration::MAX).acquire().await.unwrap();
     let waiting = spawn_acquire(other.lock("report").wait(Duration::MAX).max_hold(Duration::MAX));

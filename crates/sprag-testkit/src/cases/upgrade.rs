@@ -10,7 +10,7 @@ use crate::support::{LONG, eventually, look, spawn_acquire, until_unused, until_
 
 /// F63, FAULTS 22: two readers that want to write at once do not wait for each other for ever:
 /// neither may wait, and the last one left is upgraded with a new fence.
-pub async fn two_readers_that_upgrade_do_not_hang(harness: &impl Harness) {
+pub async fn two_readers_that_upgrade_do_not_hang(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_readers(&one).await {
         return;
@@ -33,7 +33,7 @@ pub async fn two_readers_that_upgrade_do_not_hang(harness: &impl Harness) {
 
 /// FAULTS 22: an upgradable reader reads beside plain readers, never beside another upgradable
 /// one; its upgrade waits until they have left, keeps new ones out, and takes a new fence.
-pub async fn an_upgrade_waits_for_the_readers(harness: &impl Harness) {
+pub async fn an_upgrade_waits_for_the_readers(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_readers(&one).await {
         return;
@@ -61,7 +61,7 @@ pub async fn an_upgrade_waits_for_the_readers(harness: &impl Harness) {
 }
 
 /// F04: an upgrade that is given up leaves a reader as it was, and lets other readers in again.
-pub async fn a_cancelled_upgrade_lets_readers_in(harness: &impl Harness) {
+pub async fn a_cancelled_upgrade_lets_readers_in(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_readers(&one).await {
         return;
@@ -80,7 +80,7 @@ pub async fn a_cancelled_upgrade_lets_readers_in(harness: &impl Harness) {
 }
 
 /// FAULTS 22: a downgrade lets waiting readers in, keeps the fence and keeps writers out.
-pub async fn a_downgrade_lets_readers_in(harness: &impl Harness) {
+pub async fn a_downgrade_lets_readers_in(harness: &dyn Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     if !has_readers(&one).await {
         return;
@@ -106,7 +106,7 @@ pub async fn a_downgrade_lets_readers_in(harness: &impl Harness) {
 
 /// FAULTS 3: if the reply to an upgrade is lost, the guard learns by its renewals what it holds;
 /// asking again gives the same grant.
-pub async fn a_lost_reply_to_an_upgrade_is_recovered(harness: &impl Harness) {
+pub async fn a_lost_reply_to_an_upgrade_is_recovered(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let client = faults.client();
     if !has_readers(&client).await {
@@ -125,7 +125,7 @@ pub async fn a_lost_reply_to_an_upgrade_is_recovered(harness: &impl Harness) {
 
 /// FAULTS 22: if the reply to a downgrade is lost, or nobody waits for it, the store may have let
 /// readers in, and the guard must not believe to be alone.
-pub async fn an_unanswered_downgrade_counts(harness: &impl Harness) {
+pub async fn an_unanswered_downgrade_counts(harness: &dyn Harness) {
     let faults = FaultStore::new(harness.store().await);
     let (client, other) = (faults.client(), harness.client().await);
     if !has_readers(&client).await {

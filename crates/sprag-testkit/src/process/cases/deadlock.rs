@@ -6,13 +6,12 @@ use sprag_core::record::Expiry;
 
 use super::Scene;
 use crate::cases::deadlock::FOUND_WITHIN;
-use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command, TroubleKind};
 use crate::support::{LONG, eventually, name, until_unused};
 
 /// F19: one process holds a and wants b, the other holds b and wants a, both renew. Soon exactly
 /// one of them is told to give up; when it does, the other is granted, and both finish.
-pub async fn a_deadlock_between_processes_has_exactly_one_victim(scene: &Scene<impl Harness>) {
+pub async fn a_deadlock_between_processes_has_exactly_one_victim(scene: &Scene) {
     if !scene.has_queue().await {
         return;
     }

@@ -6,13 +6,12 @@ use std::time::Duration;
 use sprag_core::Fence;
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::process::{Ask, Command, Taker};
 use crate::support::{LONG, let_time_pass, name, now, times, until_unused, until_waiters};
 
 /// F02: after `kill -9` of the holder the waiter is granted soon, with a larger fence, although
 /// the lease is good for long.
-pub async fn the_lock_of_a_killed_process_is_soon_free(scene: &Scene<impl Harness>) {
+pub async fn the_lock_of_a_killed_process_is_soon_free(scene: &Scene) {
     let mut holder = scene.taker("holder").await;
     soon_free_after(scene, &mut holder, async |holder: &mut Taker| {
         let status = holder.kill().await;
@@ -22,7 +21,7 @@ pub async fn the_lock_of_a_killed_process_is_soon_free(scene: &Scene<impl Harnes
 }
 
 /// F02: the same for a process that aborts, as with `panic=abort`.
-pub async fn the_lock_of_an_aborted_process_is_soon_free(scene: &Scene<impl Harness>) {
+pub async fn the_lock_of_an_aborted_process_is_soon_free(scene: &Scene) {
     let mut holder = scene.taker("holder").await;
     soon_free_after(scene, &mut holder, async |holder: &mut Taker| {
         // There is no answer to that.
@@ -32,11 +31,7 @@ pub async fn the_lock_of_an_aborted_process_is_soon_free(scene: &Scene<impl Harn
     .await;
 }
 
-async fn soon_free_after(
-    scene: &Scene<impl Harness>,
-    holder: &mut Taker,
-    end: impl AsyncFnOnce(&mut Taker),
-) {
+async fn soon_free_after(scene: &Scene, holder: &mut Taker, end: impl AsyncFnOnce(&mut Taker)) {
     let lock = name("report");
     let ttl = scene.mortal_ttl();
     let mut waiter = scene.taker("waiter").await;
@@ -55,7 +50,7 @@ async fn soon_free_after(
 
 /// F02: killed at any moment, while asking, waiting, holding or releasing, a process leaves
 /// nothing behind: the next one is granted soon, and fences only grow.
-pub async fn processes_killed_at_any_moment_leave_nothing_behind(scene: &Scene<impl Harness>) {
+pub async fn processes_killed_at_any_moment_leave_nothing_behind(scene: &Scene) {
     let lock = name("report");
     let ttl = scene.mortal_ttl();
     let seed = fastrand::u64(..);
@@ -86,7 +81,7 @@ pub async fn processes_killed_at_any_moment_leave_nothing_behind(scene: &Scene<i
 
 /// A process that is asked to end by SIGTERM and does so in order gives its locks back at once,
 /// also where the store would not see its death.
-pub async fn a_terminated_process_gives_its_locks_back(scene: &Scene<impl Harness>) {
+pub async fn a_terminated_process_gives_its_locks_back(scene: &Scene) {
     let lock = name("report");
     let (mut holder, mut waiter) = (scene.taker("holder").await, scene.taker("waiter").await);
     let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;

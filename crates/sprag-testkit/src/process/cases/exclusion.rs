@@ -6,7 +6,6 @@ use std::time::Duration;
 use sprag_core::LockName;
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::history::Rules;
 use crate::process::{Answer, Ask, Churn, Command, GuardedFile};
 use crate::support::{LONG, let_time_pass, name, times, until_unused};
@@ -14,7 +13,7 @@ use crate::torture::settle;
 
 /// Two processes exclude each other; a release in one is a grant in the other, with a larger
 /// fence. Both together count without losing a step, although the counter asks for no fence.
-pub async fn two_processes_exclude_each_other(scene: &Scene<impl Harness>) {
+pub async fn two_processes_exclude_each_other(scene: &Scene) {
     let (mut one, mut two) = (scene.taker("one").await, scene.taker("two").await);
     let lock = name("report");
     let first = one.acquire(Ask::new(lock.clone(), LONG)).await;
@@ -32,20 +31,20 @@ pub async fn two_processes_exclude_each_other(scene: &Scene<impl Harness>) {
 
 /// FAULTS 25: two processes that take the same two locks in opposite orders, over and over,
 /// never wait for each other, and both locks together exclude.
-pub async fn opposite_orders_never_deadlock(scene: &Scene<impl Harness>) {
+pub async fn opposite_orders_never_deadlock(scene: &Scene) {
     let [a, b] = ["a", "b"].map(name);
     let orders = [&[a.clone(), b.clone()][..], &[b, a]];
     count_together(scene, orders, rounds(scene)).await;
 }
 
 /// How often each of two processes takes the lock.
-fn rounds(scene: &Scene<impl Harness>) -> u32 {
+fn rounds(scene: &Scene) -> u32 {
     let few = u32::try_from(scene.harness.times(200)).unwrap();
     times(few, few * 50)
 }
 
 /// Two processes take the locks and add to one counter, so many times each.
-async fn count_together(scene: &Scene<impl Harness>, locks: [&[LockName]; 2], rounds: u32) {
+async fn count_together(scene: &Scene, locks: [&[LockName]; 2], rounds: u32) {
     let file = scene.file("counter");
     let (mut one, mut two) = (scene.taker("one").await, scene.taker("two").await);
     let [first, second] = locks.map(|locks| {
@@ -65,7 +64,7 @@ async fn count_together(scene: &Scene<impl Harness>, locks: [&[LockName]; 2], ro
 
 /// F20: eight processes fight over three locks, hold them for a millisecond, give up, try, drop
 /// and release; the history of all of them keeps every rule. In full, 64 over one for ten minutes.
-pub async fn many_processes_in_a_hurry_keep_every_rule(scene: &Scene<impl Harness>) {
+pub async fn many_processes_in_a_hurry_keep_every_rule(scene: &Scene) {
     let history = scene.file("history.jsonl");
     let ttl = Duration::from_secs(5).max(scene.harness.ttl());
     let folder = scene.folder().to_owned();

@@ -1,14 +1,13 @@
 //! A process that forks without exec.
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command, Taker};
 use crate::support::{LONG, name, until_unused, until_waiters};
 
 /// F72: a forked child has copies of the guard, the client and the store. The guard says that it
 /// is lost, the store refuses everything, and releasing, dropping and ending change nothing: the
 /// parent has the lock and goes on.
-pub async fn a_forked_child_has_nothing_and_breaks_nothing(scene: &Scene<impl Harness>) {
+pub async fn a_forked_child_has_nothing_and_breaks_nothing(scene: &Scene) {
     let lock = name("report");
     let (mut parent, mut other) = (scene.taker("parent").await, scene.taker("other").await);
     parent.acquire(Ask::new(lock.clone(), LONG)).await;
@@ -28,11 +27,7 @@ pub async fn a_forked_child_has_nothing_and_breaks_nothing(scene: &Scene<impl Ha
 }
 
 /// The same for a parent that was handed the lock, and may know who comes next.
-async fn a_forked_child_lets_nobody_in(
-    scene: &Scene<impl Harness>,
-    holder: &mut Taker,
-    parent: &mut Taker,
-) {
+async fn a_forked_child_lets_nobody_in(scene: &Scene, holder: &mut Taker, parent: &mut Taker) {
     let lock = name("report");
     let mut last = scene.taker("last").await;
     let waits = parent.start(Command::Acquire(Ask::new(lock.clone(), LONG)));

@@ -5,14 +5,13 @@ use std::time::Duration;
 use sprag_core::Loss;
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command, TroubleKind};
 use crate::support::{LONG, name, now, until_unused, until_waiters};
 
 /// A ticket moves a held lock to another process: the same lease, the same fence, and nobody
 /// gets in between, even if the first process is killed. From then on the lock lives and dies
 /// with the second process.
-pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene<impl Harness>) {
+pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene) {
     let lock = name("report");
     let (mut from, mut to) = (scene.taker("from").await, scene.taker("to").await);
     let mut waiter = scene.taker("waiter").await;
@@ -56,7 +55,7 @@ pub async fn a_ticket_moves_a_lock_to_another_process(scene: &Scene<impl Harness
 }
 
 /// A detached lease outlives its process, to the end of its TTL and not longer.
-pub async fn a_detached_lease_outlives_its_process_until_its_end(scene: &Scene<impl Harness>) {
+pub async fn a_detached_lease_outlives_its_process_until_its_end(scene: &Scene) {
     let lock = name("report");
     let ttl = Duration::from_secs(1).max(scene.harness.ttl());
     let (mut holder, mut other) = (scene.taker("holder").await, scene.taker("other").await);

@@ -1,7 +1,6 @@
 //! Processes that see other process ids than their neighbours.
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::process::{Answer, Ask, Command};
 use crate::support::{LONG, name, now, until_unused, until_waiters};
 
@@ -10,7 +9,7 @@ const UNSHARE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child=SIGKILL",
 
 /// F21: two processes with the same process id, in two pid namespaces and one folder, exclude
 /// each other, and the death of one is seen by the other: liveness does not hang on process ids.
-pub async fn equal_process_ids_in_two_namespaces_are_two_processes(scene: &Scene<impl Harness>) {
+pub async fn equal_process_ids_in_two_namespaces_are_two_processes(scene: &Scene) {
     if !namespaces_are_allowed() {
         return;
     }

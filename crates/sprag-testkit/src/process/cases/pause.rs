@@ -6,7 +6,6 @@ use std::time::Duration;
 use sprag_core::{Fence, Loss};
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::history::{Check, Recorder, Rules, check};
 use crate::process::{Answer, Ask, Command, GuardedFile, Started, Taker};
 use crate::support::{LONG, let_time_pass, name, now, until_unused, until_waiters};
@@ -22,7 +21,7 @@ struct Drama {
     write: Started,
 }
 
-async fn pause_the_holder(scene: &Scene<impl Harness>, checked: bool) -> Drama {
+async fn pause_the_holder(scene: &Scene, checked: bool) -> Drama {
     let (lock, file) = (name("report"), scene.file("counter"));
     let history = scene.file("history.jsonl");
     let ttl = scene.harness.ttl().max(Duration::from_millis(500));
@@ -53,9 +52,7 @@ async fn pause_the_holder(scene: &Scene<impl Harness>, checked: bool) -> Drama {
 /// F60, F01: a holder that was stopped for twice its TTL finds its lock lost before it gets any
 /// other answer. Its write, done without asking, carries the old fence and is refused; its
 /// release frees nothing.
-pub async fn a_paused_holder_knows_its_loss_and_its_late_write_is_refused(
-    scene: &Scene<impl Harness>,
-) {
+pub async fn a_paused_holder_knows_its_loss_and_its_late_write_is_refused(scene: &Scene) {
     let lock = name("report");
     let mut drama = pause_the_holder(scene, true).await;
     let state = drama.paused.finish(drama.state).await;
@@ -76,7 +73,7 @@ pub async fn a_paused_holder_knows_its_loss_and_its_late_write_is_refused(
 
 /// C4: the same without a look at the fence: the late write is taken and an update is lost, and
 /// the check of the history sees it. Proves that the case above can see what it looks for.
-pub async fn without_fences_a_late_write_is_seen_to_lose_an_update(scene: &Scene<impl Harness>) {
+pub async fn without_fences_a_late_write_is_seen_to_lose_an_update(scene: &Scene) {
     let mut drama = pause_the_holder(scene, false).await;
     let state = drama.paused.finish(drama.state).await;
     assert!(matches!(state, Answer::Lost(_)), "{state:?}");
@@ -93,7 +90,7 @@ pub async fn without_fences_a_late_write_is_seen_to_lose_an_update(scene: &Scene
 }
 
 /// A pause shorter than the lease loses nothing: the holder renews and goes on.
-pub async fn a_short_pause_loses_nothing(scene: &Scene<impl Harness>) {
+pub async fn a_short_pause_loses_nothing(scene: &Scene) {
     let lock = name("report");
     let ttl = Duration::from_secs(20).max(scene.harness.ttl());
     let (mut holder, mut other) = (scene.taker("holder").await, scene.taker("other").await);
@@ -113,7 +110,7 @@ pub async fn a_short_pause_loses_nothing(scene: &Scene<impl Harness>) {
 
 /// A waiter is stopped, is granted the lock, and goes on when the lock is somebody else's again.
 /// Whatever it was told meanwhile, it does not enter; it gets the lock when it is its turn.
-pub async fn a_waiter_stopped_over_its_grant_does_not_believe_it(scene: &Scene<impl Harness>) {
+pub async fn a_waiter_stopped_over_its_grant_does_not_believe_it(scene: &Scene) {
     let lock = name("report");
     let ttl = scene.harness.ttl().max(Duration::from_millis(500));
     let mut holder = scene.taker("holder").await;

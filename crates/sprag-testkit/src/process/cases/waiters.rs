@@ -1,12 +1,11 @@
 //! Waiters that die in the queue.
 
 use super::Scene;
-use crate::harness::Harness;
 use crate::process::{Ask, Command, Started, Taker};
 use crate::support::{LONG, name, now, times, until_unused, until_waiters};
 
 /// Starts processes that wait for `report`, in this order.
-async fn queue(scene: &Scene<impl Harness>, count: usize) -> Vec<(Taker, Started)> {
+async fn queue(scene: &Scene, count: usize) -> Vec<(Taker, Started)> {
     let ttl = scene.mortal_ttl();
     let mut waiters = Vec::new();
     for number in 0..count {
@@ -20,7 +19,7 @@ async fn queue(scene: &Scene<impl Harness>, count: usize) -> Vec<(Taker, Started
 
 /// F03: waiters killed at the head and in the middle of the queue are passed over, and hold up
 /// nobody; the others are granted in their order.
-pub async fn killed_waiters_are_passed_over(scene: &Scene<impl Harness>) {
+pub async fn killed_waiters_are_passed_over(scene: &Scene) {
     if !scene.has_queue().await {
         return;
     }
@@ -49,7 +48,7 @@ pub async fn killed_waiters_are_passed_over(scene: &Scene<impl Harness>) {
 }
 
 /// FAULTS 13: twenty dead waiters before a live one cost it next to nothing, not a timeout each.
-pub async fn twenty_dead_waiters_hold_nobody_up(scene: &Scene<impl Harness>) {
+pub async fn twenty_dead_waiters_hold_nobody_up(scene: &Scene) {
     let lock = name("report");
     let mut holder = scene.taker("holder").await;
     let held = holder.acquire(Ask::new(lock.clone(), LONG)).await;
