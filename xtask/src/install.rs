@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "people want to know what is being installed")]
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::{Failure, Outcome};
 use crate::peers;
@@ -124,7 +125,11 @@ fn package(shell: &Shell, name: &str, probe: &[&str], packages: &[&str]) -> Outc
         }
     );
     let failed = |_| Failure::failed(hint.clone());
-    shell::run(apt(shell).arg("update")).map_err(failed)?;
+    // Once for all of them.
+    static UPDATED: AtomicBool = AtomicBool::new(false);
+    if !UPDATED.swap(true, Ordering::SeqCst) {
+        shell::run(apt(shell).arg("update")).map_err(failed)?;
+    }
     shell::run(apt(shell).args(["install", "-y", "--no-install-recommends"]).args(packages))
         .map_err(failed)?;
     if present() { Ok(()) } else { Err(Failure::failed(hint)) }

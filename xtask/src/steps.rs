@@ -196,7 +196,10 @@ fn docs(shell: &Shell) -> Outcome {
 
 fn tests(shell: &Shell) -> Outcome {
     if shell::succeeds(&mut shell.cargo(&["nextest", "--version"])) {
-        return run_tests(shell, &["nextest", "run", "--workspace", "--all-features"]);
+        // Most tests wait for the end of a lease most of the time.
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let threads = format!("--test-threads={}", cores + cores.div_ceil(2));
+        return run_tests(shell, &["nextest", "run", "--workspace", "--all-features", &threads]);
     }
     println!("(cargo-nextest is not installed: no time limit per test)");
     // `--tests` leaves the doctests to their own step.
