@@ -79,5 +79,6 @@ comes: commits wait for the disk.
   one passes it on, is on the disk, and wakes who is next; two connections in all.
 - *hand-off*: from the end of one task's section to the begin of the next one's.
 - *closed loop*: the same tasks enter again and again for some seconds.
-- *held*: one process holds 10,000 locks for 30 s each and renews them.
+- *held*: one process holds 10,000 locks for 30 s each and renews them; counted from the second renewal on,
+  from which on they are renewed together.
 ";
