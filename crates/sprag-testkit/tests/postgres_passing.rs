@@ -13,7 +13,7 @@ use sprag_testkit::passing::{self, First, NAME, Process};
 use sprag_testkit::postgres_server::{Database, PostgresServer, skipped};
 use sprag_testkit::proxy::Proxy;
 use sprag_testkit::support::{
-    LONG, eventually, let_time_pass, look, name, request, until_unused, within,
+    LONG, eventually, let_time_pass, look, name, request, spawn_acquire, until_unused, within,
 };
 
 /// A lease that ends within a test.
@@ -52,9 +52,20 @@ impl Scene {
         )
     }
 
-    /// A client behind the proxy.
-    fn locks(&self) -> Locks {
-        Locks::open(&self.url()).unwrap()
+    /// A client behind the proxy. It listens: when it begins to, all who wait ask once more, and who is let
+    /// in by the answer to that is not told who comes next.
+    async fn locks(&self) -> Locks {
+        let locks = Locks::open(&self.url()).unwrap();
+        if self.mode == "lease" {
+            let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
+            let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
+            let listens = "SELECT count(*) > 0 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND query LIKE '%; LISTEN sprag%' AND state = 'idle'";
+            eventually("it listens", async || self.database.sql(listens) == "t").await;
+            guard.release().await.unwrap();
+            within("handed over", waiting).await.unwrap().unwrap().release().await.unwrap();
+        }
+        locks
     }
 
     /// Who has the session lock, by the server's own view.
@@ -81,20 +92,20 @@ async fn process(url: &str, ttls: [Duration; 3]) -> Process {
 #[tokio::test]
 async fn a_release_that_is_cut_off_after_the_heir_was_let_in_is_done() {
     let Some(place) = Scene::new("lease") else { return };
-    scene(&place, &place.locks()).a_release_that_is_cut_off_is_done(NAME).await;
+    scene(&place, &place.locks().await).a_release_that_is_cut_off_is_done(NAME).await;
 }
 
 #[tokio::test]
 async fn an_heir_whose_predecessor_was_cut_off_is_renewed() {
     let Some(place) = Scene::new("lease") else { return };
-    scene(&place, &place.locks()).an_heir_whose_predecessor_was_cut_off_is_renewed().await;
+    scene(&place, &place.locks().await).an_heir_whose_predecessor_was_cut_off_is_renewed().await;
 }
 
 #[tokio::test]
 async fn a_release_that_is_cancelled_after_the_heir_was_let_in_is_done() {
     for mode in MODES {
         let Some(place) = Scene::new(mode) else { return };
-        scene(&place, &place.locks()).a_release_that_is_cancelled_is_done().await;
+        scene(&place, &place.locks().await).a_release_that_is_cancelled_is_done().await;
     }
 }
 
@@ -102,7 +113,7 @@ async fn a_release_that_is_cancelled_after_the_heir_was_let_in_is_done() {
 #[tokio::test]
 async fn an_heir_whose_session_ends_is_told() {
     let Some(place) = Scene::new("advisory") else { return };
-    let locks = place.locks();
+    let locks = place.locks().await;
     let scene = scene(&place, &locks);
     let (holder, heir, last) = scene.promised().await;
     let (releasing, heir) = scene.pass_on(holder, heir).await;
