@@ -9,8 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 /// How long a child may take, in looks.
 const LIMIT: u32 = 500;
 const LOOK: Duration = Duration::from_millis(10);
-/// A child can hang, and then there is another: some thread may have had a lock of the system's library
-/// when it was made.
+/// A child can hang, and then there is another: some other thread may have had a lock when it was made.
 const CHILDREN: u32 = 3;
 
 /// Forks, and lets the child do `misdeeds` and end; tells how many it counted.
