@@ -16,6 +16,7 @@ pub mod harness;
 pub mod history;
 pub mod keeper;
 pub mod passing;
+pub mod peers;
 pub mod postgres_server;
 pub mod process;
 pub mod proxy;

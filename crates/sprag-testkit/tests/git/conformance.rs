@@ -34,7 +34,8 @@ impl Harness for Git {
     async fn session(&self) -> Arc<Session> {
         let mut settings = Settings::new("git");
         settings.capability.min_ttl = Duration::from_millis(100);
-        settings.poll = Duration::from_millis(20)..=Duration::from_millis(100);
+        // Each look is a process of the server.
+        settings.poll = Duration::from_millis(50)..=Duration::from_millis(200);
         // The cases are about who comes after the dead.
         settings.abandoned = Abandoned::Freed;
         let store = LedgerStore::new(self.ledger(), settings).expect("a thread");
@@ -42,7 +43,7 @@ impl Harness for Git {
     }
 
     fn url(&self) -> Option<String> {
-        Some(format!("{}?abandoned=freed&poll_ms=20", self.0.url()))
+        Some(format!("{}?abandoned=freed&poll_ms=50", self.0.url()))
     }
 
     fn ttl(&self) -> Duration {

@@ -1,22 +1,24 @@
-//! Other libraries and we take the same locks, each in a process of its own: whoever comes first
-//! has it, and nobody else.
+//! Other libraries for the same Redis locks, each in a process of its own: the first to ask has the
+//! lock, and nobody else.
+//!
+//! A peer is a program that is called with `MODE HOST PORTS KEY [FOLDER]`. In the mode `try` it says
+//! `granted` or `held`; in `hold` it says `granted`, waits for the end of its input, and says
+//! `released`; in `rounds` it counts in the folder until there is a file `enough`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use crate::redis_server::{RedisServer, RedisSetup};
+use crate::support::{LONG, eventually, look, within};
 use sprag::{LockRequest, Locks};
-use sprag_testkit::redis_server::{RedisServer, RedisSetup};
-use sprag_testkit::support::{LONG, eventually, look, within};
 
-/// Set for the process that is rslock's: its arguments.
-const PEER: &str = "SPRAG_TEST_PEER";
 /// How often each of ours is inside while others are.
 const VISITS: u64 = 20;
 
 /// How another library is started.
-type Start = fn() -> Option<Command>;
+pub type Start = fn() -> Option<Command>;
 
 /// A process that uses another library. Killed when dropped.
 struct Peer {
@@ -31,9 +33,8 @@ impl Peer {
         let (mode, rest) = words.split_first().expect("a mode");
         let words = [&[*mode, "127.0.0.1", &ports, "sprag:report"], rest].concat();
         let mut command = command;
-        // Who reads no arguments of its own finds them here.
-        command.env(PEER, words.join(" ")).args(&words);
         let mut child = command
+            .args(&words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -45,17 +46,9 @@ impl Peer {
     /// Waits for its next word.
     fn word(&mut self) -> String {
         let mut line = String::new();
-        loop {
-            line.clear();
-            let count = self.output.read_line(&mut line).expect("it speaks text");
-            assert_ne!(count, 0, "it ended without a word");
-            // A test that plays a peer says other things, too.
-            let text = line.trim();
-            let word = text.split(' ').next().unwrap_or_default();
-            if ["granted", "held", "released", "ready", "done"].contains(&word) {
-                return text.to_owned();
-            }
-        }
+        let count = self.output.read_line(&mut line).expect("it speaks text");
+        assert_ne!(count, 0, "it ended without a word");
+        line.trim().to_owned()
     }
 
     /// Lets it go on, and waits for its last word and its end.
@@ -76,15 +69,17 @@ impl Drop for Peer {
 }
 
 /// What both sides guard by the lock: a counter, and a mark of who is inside.
-#[derive(Clone)]
-struct Section(PathBuf);
+#[derive(Clone, Debug)]
+pub struct Section(PathBuf);
 
 impl Section {
-    fn at(folder: impl AsRef<Path>) -> Self {
+    /// The section whose files are in `folder`.
+    pub fn at(folder: impl AsRef<Path>) -> Self {
         Self(folder.as_ref().to_owned())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// One of its files.
+    pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
@@ -94,7 +89,11 @@ impl Section {
     }
 
     /// Adds one to the counter.
-    async fn visit(&self) {
+    ///
+    /// # Panics
+    ///
+    /// If another process is inside.
+    pub async fn visit(&self) {
         std::fs::create_dir(self.file("inside")).expect("somebody else is inside");
         let count = self.count();
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -123,7 +122,12 @@ impl Place {
     }
 }
 
-async fn exclude_each_other(start: Start, servers: usize) {
+/// Runs the peer and our client against each other, on one server or on a majority of several.
+///
+/// # Panics
+///
+/// If both are inside at once, or either of them loses an update.
+pub async fn exclude_each_other(start: Start, servers: usize) {
     if RedisServer::skipped() {
         return;
     }
@@ -205,137 +209,4 @@ async fn all_at_once(start: Start, place: &Place) {
     assert!(visits > 2 * VISITS + 4, "the others were hardly there: {visits} visits in all");
     assert!(!section.file("overlap").exists(), "two were inside at once");
     assert_eq!(section.count(), visits, "an update was lost");
-}
-
-/// The folder with the programs of other libraries.
-fn peers() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
-}
-
-/// Where `cargo xtask` installs other libraries; none if their tests were declined.
-fn installed(path: &str, command: &str) -> Option<PathBuf> {
-    let skip = std::env::var("SPRAG_SKIP").unwrap_or_default();
-    if skip.split(',').any(|name| name == "peers") {
-        return None;
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    assert!(
-        folder.join(path).exists(),
-        "{path} is missing in target/peers; please type, at the root of the repository:\n  \
-         {command}\nor leave out the tests with other libraries with SPRAG_SKIP=peers"
-    );
-    Some(folder.join(path))
-}
-
-fn redis_py() -> Option<Command> {
-    let install = "python3 -m pip install --target target/peers/python redis==8.1.0";
-    let module = installed("python/redis", install)?;
-    let mut command = Command::new("python3");
-    command.env("PYTHONPATH", module.parent()?).arg(peers().join("redis_py.py"));
-    Some(command)
-}
-
-fn redlock() -> Option<Command> {
-    let install = "npm install --prefix target/peers/node redlock@4.2.0 ioredis@5.11.1";
-    let module = installed("node/node_modules/redlock", install)?;
-    let mut command = Command::new("node");
-    command.env("NODE_PATH", module.parent()?).arg(peers().join("redlock.js"));
-    Some(command)
-}
-
-fn redis_cli() -> Option<Command> {
-    let mut command = Command::new("sh");
-    command.arg(peers().join("plain.sh"));
-    Some(command)
-}
-
-/// This very test, which then plays the other side.
-fn rslock() -> Option<Command> {
-    let mut command = Command::new(std::env::current_exe().ok()?);
-    command.args(["--exact", "rslock_and_we_exclude_each_other", "--nocapture"]);
-    Some(command)
-}
-
-/// The other side of [`rslock`].
-async fn play_rslock(words: &str) {
-    let words: Vec<_> = words.split(' ').collect();
-    let (mode, host, ports, key) = (words[0], words[1], words[2], words[3]);
-    let urls: Vec<_> = ports.split(',').map(|port| format!("redis://{host}:{port}")).collect();
-    let mut manager = rslock::LockManager::new(urls);
-    let ttl = Duration::from_secs(10);
-    let say = |word: &str| {
-        use std::io::Write as _;
-        // By hand, since tests have their output captured.
-        writeln!(std::io::stdout(), "{word}").expect("somebody listens");
-    };
-    match mode {
-        "try" => {
-            manager.set_retry(1, Duration::ZERO);
-            match manager.lock(key, ttl).await {
-                Ok(lock) => {
-                    say("granted");
-                    manager.unlock(&lock).await;
-                }
-                Err(_) => say("held"),
-            }
-        }
-        "hold" => {
-            let guard = manager.acquire(key, ttl).await.expect("it is granted");
-            say("granted");
-            drop(std::io::stdin().read_line(&mut String::new()));
-            guard.release().await;
-            say("released");
-        }
-        _ => {
-            manager.set_retry(1, Duration::from_millis(2));
-            let section = Section::at(words[4]);
-            let mut rounds = 0;
-            while !section.file("enough").exists() {
-                let guard = manager.acquire(key, ttl).await.expect("it is granted");
-                section.visit().await;
-                guard.release().await;
-                rounds += 1;
-                if rounds == 1 {
-                    say("ready");
-                }
-                // Others get their turn.
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-            say(&format!("done {rounds}"));
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_py_and_we_exclude_each_other() {
-    exclude_each_other(redis_py, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redlock_of_npm_and_we_exclude_each_other() {
-    exclude_each_other(redlock, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_cli_and_we_exclude_each_other() {
-    exclude_each_other(redis_cli, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rslock_and_we_exclude_each_other() {
-    match std::env::var(PEER) {
-        Ok(words) => play_rslock(&words).await,
-        Err(_) => exclude_each_other(rslock, 1).await,
-    }
-}
-
-/// Every library asks all three servers by itself, and a majority decides for all of us.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redlock_of_npm_and_we_exclude_each_other_by_majority() {
-    exclude_each_other(redlock, 3).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rslock_and_we_exclude_each_other_by_majority() {
-    exclude_each_other(rslock, 3).await;
 }

@@ -95,7 +95,9 @@ async fn everything_works(locks: &Locks, other: &Locks) {
     let (listed, took) = timed(other.list(&Listing::default())).await;
     assert_eq!(listed.unwrap().locks.len(), 1);
     assert!(took < AT_ONCE, "listed after {took:?}");
-    assert_eq!((view.holders[0].fence, view.fence), (guard.fence(), guard.fence()));
+    assert_eq!(view.holders[0].fence, guard.fence());
+    // A node whose vote was not needed may have counted further.
+    assert!(view.fence >= guard.fence());
     let fence = guard.fence();
     let (released, took) = timed(guard.release()).await;
     released.unwrap();

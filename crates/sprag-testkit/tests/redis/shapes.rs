@@ -187,7 +187,7 @@ async fn no_server_outlives_its_test() {
     assert!(!folder.exists() && !Path::new(&process).exists());
 
     let mut victim = Command::new(std::env::current_exe().unwrap());
-    victim.args(["--exact", "no_server_outlives_its_test", "--nocapture"]).env(VICTIM, "1");
+    victim.args(["--exact", "shapes::no_server_outlives_its_test", "--nocapture"]).env(VICTIM, "1");
     let mut victim = victim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.find(|line| line.starts_with("victim ")).unwrap();

@@ -134,11 +134,18 @@ async fn a_full_table_of_locks_is_told_and_passes() {
     let_time_pass(TTL / 2).await;
     assert!(held.iter().all(|guard| guard.is_valid()), "some are lost");
     for guard in held.drain(..held.len() / 2) {
-        guard.release().await.unwrap();
+        // A release needs room too, for the row it writes; the client then asks again by itself.
+        if let Err(error) = guard.release().await {
+            assert_eq!(error.kind(), &ErrorKind::StoreFull, "{error:?}");
+        }
     }
     // Only now there is room for another session.
     let has = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1";
-    assert_eq!(server.sql("postgres", has), held.len().to_string());
+    let left = held.len().to_string();
+    sprag_testkit::support::eventually("half are given back", || async {
+        server.sql("postgres", has) == left
+    })
+    .await;
     locks.lock("another").acquire().await.unwrap().release().await.unwrap();
 }
 

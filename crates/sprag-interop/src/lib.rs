@@ -1,0 +1,1 @@
+//! Tests with other Rust libraries for the same locks: rslock on Redis, sqlx on PostgreSQL.

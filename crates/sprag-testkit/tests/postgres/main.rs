@@ -1,0 +1,16 @@
+//! PostgreSQL: every case on leases and on advisory locks, and what only PostgreSQL has.
+
+mod advisory;
+mod advisory_bare;
+mod advisory_faults;
+mod advisory_network;
+mod advisory_programs;
+mod disasters;
+mod faults;
+mod lease;
+mod passing;
+mod processes;
+mod renewals;
+mod rows;
+mod server;
+mod wakeups;

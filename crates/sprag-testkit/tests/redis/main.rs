@@ -1,0 +1,14 @@
+//! Redis: every case on one server, in a Cluster and by majority, and what only Redis has.
+
+mod cluster;
+mod conformance;
+mod crowd;
+mod faults;
+mod peers;
+mod places;
+mod quarantine;
+mod redlock;
+mod redlock_faults;
+mod server;
+mod shapes;
+mod slots;
