@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sprag_core::clock::{BootClock, Clock};
@@ -52,9 +53,23 @@ where
     M::State: Clone + fmt::Debug + Hash + PartialEq + Send + Sync + 'static,
     M::Action: Clone + fmt::Debug + PartialEq + Send + Sync + 'static,
 {
+    explore_within(model, None)
+}
+
+/// Looks at the states of the model, the nearest first, until `bound` steps were taken over all of
+/// them, and stops at the first failure. Without a bound it looks at every state.
+pub fn explore_within<M>(model: M, bound: Option<NonZeroUsize>) -> Run
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + fmt::Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + fmt::Debug + PartialEq + Send + Sync + 'static,
+{
     let start = BootClock.now();
-    let checker =
-        model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let mut checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    if let Some(bound) = bound {
+        checker = checker.target_state_count(bound.get());
+    }
+    let checker = checker.spawn_bfs().join();
     let failure = checker.discoveries().into_iter().next().map(|(property, path)| Failure {
         property,
         steps: path.into_actions().iter().map(|action| format!("{action:?}")).collect(),
