@@ -7,18 +7,14 @@ use sprag_core::record::{Applied, Command, Event, EventKind, Hold, Outcome, Reco
 use sprag_core::{LeaseId, Loss, Mode};
 use sprag_testkit::redis_server::RedisServer;
 use sprag_testkit::sequence::{MAX_WAITERS, Sequence};
+use sprag_testkit::support::sized;
 
 use crate::script::{LOCK, LOOK};
 use crate::trail::{Entry, Told};
 use crate::wire::{self, Looked};
 
-const SEQUENCES: usize = 100_000;
 /// Sequences per round trip.
 const BATCH: usize = 500;
-/// How many commands of each kind have to have gone the short way.
-const SHORT_WAYS: usize = 10_000;
-/// How many promises there have to be of each kind.
-const PROMISES: usize = 50;
 
 /// Runs a whole sequence in one call, at times that are given, and tells what is left. Each command
 /// is a time, how many words it has, and these.
@@ -246,33 +242,34 @@ async fn the_script_does_what_the_machine_does() {
     // Shown if it fails.
     println!("seed {seed}");
     let mut short = Short::default();
-    for round in 0..SEQUENCES / BATCH {
+    let sequences = sized(10_000, 100_000);
+    for round in 0..sequences / BATCH {
         // In a Cluster the list of names would be in another slot: there is none.
         let has_names = round % 2 == 0;
         let keys = if has_names { &keys[..] } else { &keys[..6] };
-        let sequences: Vec<_> =
+        let batch: Vec<_> =
             (0..BATCH).map(|_| Sequence::promising(&mut random, process_of)).collect();
-        let mut batch = Pipeline::new();
-        for sequence in &sequences {
-            let call = batch.cmd("EVALSHA").arg(&digest).arg(keys.len()).arg(keys);
+        let mut pipeline = Pipeline::new();
+        for sequence in &batch {
+            let call = pipeline.cmd("EVALSHA").arg(&digest).arg(keys.len()).arg(keys);
             call.arg(arguments(sequence));
         }
-        let answers: Vec<Left> = batch.query(&mut connection).unwrap();
-        for (sequence, left) in sequences.iter().zip(answers) {
+        let answers: Vec<Left> = pipeline.query(&mut connection).unwrap();
+        for (sequence, left) in batch.iter().zip(answers) {
             compare(sequence, left, has_names, &mut short);
         }
     }
     println!("{short:?}");
     let all = [short.acquired, short.renewed, short.released, short.handed_over];
     let least = all.into_iter().min().unwrap();
-    assert!(least >= SHORT_WAYS, "hardly anything went the short way: {short:?}");
+    assert!(least >= sequences / 10, "hardly anything went the short way: {short:?}");
     let it = &short.promises;
     let all =
         [it.told, it.kept_after_release, it.kept_otherwise, it.robbed, it.put_off, it.gone_past];
     let least = all.into_iter().min().unwrap();
     let both_ways = it.told.min(it.made - it.told);
     assert!(
-        least >= PROMISES && both_ways >= 10 * PROMISES,
+        least >= sequences / 2_000 && both_ways >= sequences / 200,
         "hardly anything was promised: {short:?}"
     );
 }

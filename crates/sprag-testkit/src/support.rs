@@ -24,10 +24,21 @@ const ARRIVAL: Duration = Duration::from_secs(45);
 /// A lease that does not end within a case.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// How often a case repeats something: `few` times, or `many` with `SPRAG_TORTURE=full`.
+/// Whether thousands of repetitions are asked for: `cargo xtask torture`, `SPRAG_TORTURE=full`.
+pub fn torture() -> bool {
+    std::env::var("SPRAG_TORTURE").is_ok_and(|value| value == "full")
+}
+
+/// How often a case repeats something: `few` times, or `many` under [`torture`].
 pub fn times(few: u32, many: u32) -> u32 {
-    let full = std::env::var("SPRAG_TORTURE").is_ok_and(|value| value == "full");
-    if full { many } else { few }
+    if torture() { many } else { few }
+}
+
+/// How much of something that is random the run looks at: `everyday`, which is enough to find the
+/// planted bugs, or `full` with `cargo xtask test --full` (`SPRAG_SIZE=full`) and under [`torture`].
+pub fn sized(everyday: usize, full: usize) -> usize {
+    let asked = std::env::var("SPRAG_SIZE").is_ok_and(|value| value == "full");
+    if asked || torture() { full } else { everyday }
 }
 
 /// The time.

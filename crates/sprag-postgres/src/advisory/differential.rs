@@ -13,7 +13,7 @@ use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::{Mode, SessionId};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
-use sprag_testkit::support::times;
+use sprag_testkit::support::{sized, torture};
 use tokio_postgres::{Client, NoTls};
 
 use crate::lease::differential::{self, Left, Promises, any_seed, schema};
@@ -120,10 +120,11 @@ async fn several_sessions_do_what_the_machine_does() {
     let ids: Vec<_> = sessions.iter().map(|(session, _)| *session).collect();
     let mut random = Rng::with_seed(any_seed());
     let mut promises = Promises::default();
-    for number in 0..times(1_000, 20_000) {
+    let sequences = if torture() { 20_000 } else { sized(400, 1_000) };
+    for number in 0..sequences {
         let mut sequence = Sequence::of_sessions(&mut random, &ids);
         run(&mut sequence, &number.to_string(), &sessions, &mut promises).await;
     }
     println!("{promises:?}");
-    assert!(promises.made > 5 && promises.kept > 2);
+    assert!(promises.made > 2 && promises.kept > 0);
 }

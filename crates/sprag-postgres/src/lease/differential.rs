@@ -8,10 +8,9 @@ use sprag_core::SessionId;
 use sprag_core::record::{Heir, Record, Wait};
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::sequence::Sequence;
-use sprag_testkit::support::times;
+use sprag_testkit::support::{sized, torture};
 use tokio_postgres::NoTls;
 
-const SEQUENCES: usize = 50_000;
 /// Sequences per statement.
 const BATCH: usize = 500;
 /// The same of advisory locks. Sequences use the same leases, and within one statement no row of
@@ -303,7 +302,9 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) -
 fn check(promises: Promises, sequences: usize) {
     println!("{promises:?}");
     let Promises { made, kept, taken_back } = promises;
-    assert!(made * 20 > sequences && kept * 40 > sequences && taken_back * 2_000 > sequences);
+    assert!(made * 20 > sequences && kept * 40 > sequences);
+    // Too rare to be counted on in a small run.
+    assert!(sequences < 20_000 || taken_back * 2_000 > sequences);
 }
 
 pub(crate) fn any_seed() -> u64 {
@@ -318,15 +319,15 @@ async fn the_functions_do_what_the_machine_does() {
     if skipped() {
         return;
     }
-    let seed = any_seed();
+    let (seed, sequences) = (any_seed(), sized(5_000, 50_000));
     let half = |place| {
         let database = Arc::new(Database::fresh());
         let (kept, seed) = (Arc::clone(&database), seed.wrapping_add(place));
-        (database, tokio::spawn(async move { run(&kept, SEQUENCES / 2, seed, false).await }))
+        (database, tokio::spawn(async move { run(&kept, sequences / 2, seed, false).await }))
     };
     let (databases, halves): (Vec<_>, Vec<_>) = [0, 1].map(half).into_iter().unzip();
     for one in halves {
-        check(one.await.unwrap(), SEQUENCES / 2);
+        check(one.await.unwrap(), sequences / 2);
     }
     // Not before: the server drops none while another session waits for its client to read, and
     // whoever drops it may be on the thread that would.
@@ -338,8 +339,8 @@ async fn the_functions_do_what_the_machine_does() {
 async fn the_functions_of_advisory_locks_do_what_the_machine_does() {
     if !skipped() {
         let database = Database::fresh();
-        // Each is ten times as slow as one of leases: all of them in the full run.
-        let sequences = times(2_500, 50_000) as usize;
+        // Each is ten times as slow as one of leases.
+        let sequences = if torture() { 50_000 } else { sized(1_000, 2_500) };
         let promises = run(&database, sequences, any_seed(), true).await;
         check(promises, sequences);
         let again: usize = database.sql("SELECT again FROM sprag.number").parse().unwrap();
