@@ -222,7 +222,11 @@ impl Core {
         let mut pause = Duration::from_millis(20);
         loop {
             match self.request(operation, RENEWAL_TIMEOUT, request()).await {
-                Err(error) if error.is_retryable() && self.now().plus(pause) < give_up => {
+                // A full store has room again as soon as others have left it.
+                Err(error)
+                    if (error.is_retryable() || *error.kind() == ErrorKind::StoreFull)
+                        && self.now().plus(pause) < give_up =>
+                {
                     self.sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
