@@ -41,7 +41,10 @@ impl Repository {
         format: RefFormat,
         options: &[&str],
     ) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("there is room for temporary files");
+        // In memory where that is possible: a repository makes and removes many small files.
+        let memory = tempfile::tempdir_in("/dev/shm");
+        let folder = memory.or_else(|_| tempfile::tempdir());
+        let folder = folder.expect("there is room for temporary files");
         let repository = Self { folder, program: program.into() };
         let mut init = repository.command();
         init.args(["init", "--quiet", "--bare"]).args(options);
