@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Need};
+use crate::proof_page;
 use crate::shell::{self, Shell};
 
 /// The models of `sprag-proof`, in release; `--large` makes them bigger.
@@ -33,15 +34,12 @@ pub(crate) fn model(shell: &Shell, arguments: &[String]) -> Outcome {
         "--test-threads=1",
     ];
     let mut command = shell.cargo(&arguments);
-    if large {
-        command.env("SPRAG_MODEL", "large");
-    }
-    shell::run(&mut command)
+    shell::run(command.env("SPRAG_MODEL", if large { "large" } else { "full" }))
 }
 
 /// Builds with the planted bugs compiled in, apart from the everyday builds, and hunts them.
 pub(crate) fn mutants(shell: &Shell, arguments: &[String]) -> Outcome {
-    install::ensure(shell, [Need::CCompiler])?;
+    install::ensure(shell, [Need::CCompiler, Need::Redis])?;
     let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
     if !flags.is_empty() {
         flags.push(" ");
@@ -52,7 +50,9 @@ pub(crate) fn mutants(shell: &Shell, arguments: &[String]) -> Outcome {
         .args(arguments)
         .env("RUSTFLAGS", flags)
         .env("CARGO_TARGET_DIR", shell.target("mutants"));
-    shell::run(&mut command)
+    let found = shell::run_and_read(&mut command)?;
+    // The result of all of them is kept.
+    if arguments.is_empty() { proof_page::write(shell, "mutants", &found) } else { Ok(()) }
 }
 
 /// The seeded simulation; its own flags are passed on.
@@ -96,9 +96,9 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
     if arguments == ["work"] {
         return full(shell, &[&fleet]);
     }
-    let leases = ["-p", "sprag-testkit", "--test", "postgres", "--", "processes"];
-    let advisory = ["-p", "sprag-testkit", "--test", "postgres_advisory", "--", "processes"];
-    let thousands = ["-p", "sprag-testkit", "--test", "postgres_rows", "--", "thousands"];
+    let leases = ["-p", "sprag-testkit", "--test", "postgres", "--", "lease::processes"];
+    let advisory = ["-p", "sprag-testkit", "--test", "postgres", "--", "advisory::processes"];
+    let thousands = ["-p", "sprag-testkit", "--test", "postgres", "--", "rows::thousands"];
     let functions = ["-p", "sprag-postgres", "--lib", "--", "differential"];
     let postgres: [&[&str]; 4] = [&leases, &advisory, &thousands, &functions];
     if arguments == ["postgres"] {
@@ -106,7 +106,7 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
         return full(shell, &postgres);
     }
     if arguments == ["git"] {
-        return full(shell, &[&["-p", "sprag-testkit", "--test", "git_transports", "--"]]);
+        return full(shell, &[&["-p", "sprag-testkit", "--test", "git", "--", "transports::"]]);
     }
     if arguments == ["github"] {
         install::ensure(shell, [Need::Peers])?;
@@ -116,8 +116,8 @@ pub(crate) fn torture(shell: &Shell, arguments: &[String]) -> Outcome {
         return full(shell, &[&proofs, &workers]);
     }
     if arguments == ["--full"] {
-        let process = ["-p", "sprag-testkit", "--test", "process", "--"];
-        let kit = ["-p", "sprag-testkit", "--test", "memory", "--test", "sqlite", "--"];
+        let process = ["-p", "sprag-testkit", "--test", "local", "--", "process::"];
+        let kit = ["-p", "sprag-testkit", "--test", "local", "--"];
         let cases: Vec<_> = kit.iter().chain(LONG_CASES).copied().collect();
         let races = ["-p", "sprag-cli", "--test", "run", "--", "races"];
         install::ensure(shell, [Need::Postgres])?;

@@ -1,6 +1,7 @@
 //! [`Shell`]: runs other programs at the root of the repository, in plain sight.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -72,6 +73,25 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     } else {
         Err(Failure::failed(format!("`{line}` failed: {status}")))
     }
+}
+
+/// The same, and returns what it printed as well.
+#[expect(clippy::print_stdout, reason = "people want to see what is run")]
+pub(crate) fn run_and_read(command: &mut Command) -> Outcome<String> {
+    let line = describe(command);
+    println!("$ {line}");
+    let failed = |why: String| Failure::failed(format!("`{line}`: {why}"));
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
+    let mut printed = String::new();
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let line = line.map_err(|error| failed(error.to_string()))?;
+        println!("{line}");
+        printed.push_str(&line);
+        printed.push('\n');
+    }
+    let status = child.wait().map_err(|error| failed(error.to_string()))?;
+    if status.success() { Ok(printed) } else { Err(failed(status.to_string())) }
 }
 
 /// Whether the command can be run and succeeds; its output is dropped.
