@@ -4,11 +4,14 @@
 
 #![expect(clippy::print_stdout, reason = "a command talks to the person who typed it")]
 
+mod changed;
 mod failure;
 mod install;
 mod peers;
 mod proof;
+mod proof_page;
 mod shell;
+mod slowest;
 mod steps;
 mod table;
 mod tidy;
@@ -26,10 +29,12 @@ Usage: cargo xtask VERB [ARGUMENTS]
 Verbs:
   test     everything that has to pass before a change goes in
              --only STEP   just this step; may be repeated
+             --changed     the tests that can see what differs from HEAD; --changed=COMMIT
+             --full        everything in larger sizes, with models, planted bugs and torture
              --list        the steps, and what each of them runs
   tidy     the hygiene checks alone: links, leftovers, file sizes
-  model    checks the models of the lock machine, in release
-             --large       bigger models; minutes instead of seconds
+  model    checks the models of the lock machine, in release, in bounds of minutes
+             --large       bigger ones
   mutants  plants known bugs one by one; each of them has to be found
   sim      simulates the system with faults
              --seed N      the run to repeat; more flags: --help
