@@ -135,24 +135,24 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
             install::ensure(shell, [Need::CCompiler])?;
             if name == "cli" {
                 // It is measured as a program, from beside the benchmark.
-                shell::run(&mut shell.cargo(&["build", "--release", "-p", "sprag-cli"]))?;
+                shell::run(&mut shell.cargo(&["build", "--profile", "dist", "-p", "sprag-cli"]))?;
             }
-            let fixed = ["run", "--release", "-p", "sprag-bench", "--"];
+            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         Some("redis") => {
             install::ensure(shell, [Need::CCompiler, Need::Redis, Need::Peers])?;
-            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
+            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         Some("postgres") => {
             install::ensure(shell, [Need::CCompiler, Need::Postgres])?;
-            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "peers", "--"];
+            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         Some("git") => {
             install::ensure(shell, [Need::CCompiler, Need::GitServers])?;
-            let fixed = ["run", "--release", "-p", "sprag-bench", "--features", "git", "--"];
+            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "git", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         name => Err(Failure::usage(format!(

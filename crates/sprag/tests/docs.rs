@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
 fn pages() -> Vec<(String, String)> {
     let mut files = vec!["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     files.extend(["docs/guarantees.md", "docs/best-practices.md", "docs/troubleshooting.md"]);
-    files.extend(["docs/migration.md", "docs/metrics.md", "docs/faults.md"]);
+    files.extend(["docs/migration.md", "docs/metrics.md", "docs/faults.md", "docs/proof.md"]);
     files.extend(["docs/stores/sqlite.md", "docs/stores/memory.md", "docs/compare.md"]);
     files.into_iter().map(|file| (file.to_owned(), read(file))).collect()
 }
@@ -55,7 +55,7 @@ fn every_command_on_a_page_exists() {
                 }
                 // What the command prints is compared by the tests of its crate.
                 ["cargo", "run", "--release", "--", ..] | ["sprag" | "eval", ..] => true,
-                ["cargo", "install", "--path", folder] => root().join(folder).is_dir(),
+                ["cargo", "install", "--path", folder, "--profile", "dist"] => root().join(folder).is_dir(),
                 _ => false,
             };
             assert!(known, "{file}: {line}");
