@@ -142,17 +142,20 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Outcome {
         }
         Some("redis") => {
             install::ensure(shell, [Need::CCompiler, Need::Redis, Need::Peers])?;
-            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
+            let fixed =
+                ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         Some("postgres") => {
             install::ensure(shell, [Need::CCompiler, Need::Postgres])?;
-            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
+            let fixed =
+                ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "peers", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         Some("git") => {
             install::ensure(shell, [Need::CCompiler, Need::GitServers])?;
-            let fixed = ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "git", "--"];
+            let fixed =
+                ["run", "--profile", "dist", "-p", "sprag-bench", "--features", "git", "--"];
             shell::run(shell.cargo(&fixed).args(arguments))
         }
         name => Err(Failure::usage(format!(

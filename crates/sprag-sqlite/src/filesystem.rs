@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::StatFs;
+use rustix::fs::{AtFlags, CWD, StatFs, StatxFlags, statx};
 use sprag_core::{ErrorKind, Result};
 
 use crate::error::{error, from_io};
@@ -88,6 +88,27 @@ pub(crate) fn check(path: &Path, read: Reader<'_>) -> Result<()> {
                  directory on a local disk, or a store made for several machines"
             ),
         )),
+    }
+}
+
+/// Refuses a database that is mounted without its directory, as with `docker run -v x.db:/x.db`:
+/// the files beside it are others than those on the other side of the mount, and each side would
+/// take the other for dead. A kernel that cannot say so (before 5.8) is not asked.
+pub(crate) fn check_mount(database: &Path, directory: &Path) -> Result<()> {
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    match (mount(database), mount(directory)) {
+        (Some(file), Some(folder)) if file != folder => Err(error(
+            ErrorKind::Refused,
+            format!(
+                "{} is mounted without its directory, so the files beside it are not shared: mount \
+                 the directory that it is in instead of the file",
+                database.display()
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

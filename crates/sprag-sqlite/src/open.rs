@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sprag_core::audit::{AuditEntry, AuditKind};
+use sprag_core::clock::Clock;
 use sprag_core::record::Hold;
 use sprag_core::{ErrorKind, LockName, Result};
 
@@ -22,6 +23,11 @@ use crate::wake::Wakeups;
 
 /// The boot in which the records were written, in `meta`.
 const BOOT_ID: &str = "boot_id";
+/// When that boot began, by the time of day, in `meta`.
+const STARTED: &str = "boot_started_ms";
+/// Two readings of the clocks are never taken at the same moment; more than this is a clock that
+/// was set.
+const CLOCK_SET_MS: u64 = 1_000;
 /// Where the kernel tells its boot id.
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -53,7 +59,8 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         place.make_sessions()?;
         let swept = sweep(&place.sessions);
         let alive = swept.map_err(|e| from_io("read", &place.sessions, e))?;
-        let ended = start_boot(&database, &place, &boot_id, alive)?;
+        let times = Times::of(&*config.clock);
+        let ended = start_boot(&database, &place, &boot_id, alive, times)?;
         log_restart(&trail, &ended, config.clock.unix_micros());
         tidy_at_open(&place, &database, alive == 0)?;
         let session = Session::start(&place.sessions);
@@ -84,20 +91,48 @@ fn kernel_boot_id() -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// After a reboot nobody can hold anything: forgets holders and waiters, keeps fences. Returns who
-/// held what.
+/// The time on both clocks.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// Since the machine was started.
+    boot_ms: u64,
+    /// Since 1970.
+    unix_ms: u64,
+}
+
+impl Times {
+    fn of(clock: &dyn Clock) -> Self {
+        Self { boot_ms: clock.now().as_millis(), unix_ms: clock.unix_micros() / 1000 }
+    }
+
+    /// When the machine was started, by the time of day.
+    fn started_ms(self) -> i64 {
+        let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
+        signed(self.unix_ms) - signed(self.boot_ms)
+    }
+}
+
+/// After a reboot no process can hold anything: forgets holders and waiters, keeps fences and
+/// detached leases. Returns the leases that have ended, with their locks.
 ///
-/// Times in the records count from the boot, so they must go before anybody compares them.
-/// One transaction: after a crash in the middle the next to open does it again.
+/// Times in the records count from the boot, so they must be rewritten before they are compared.
+/// One transaction: after a crash in the middle the next process to open does it again.
 fn start_boot(
     database: &Database,
     place: &Place,
     boot_id: &str,
     alive: usize,
+    times: Times,
 ) -> Result<Vec<(LockName, Hold)>> {
     let transaction = database.begin()?;
     let stored: Option<String> = transaction.meta(BOOT_ID)?;
+    let started: Option<i64> = transaction.meta(STARTED)?;
     if stored.as_deref() == Some(boot_id) {
+        // The time of day may have been set since: the next boot goes by the latest.
+        if started.is_none_or(|before| before.abs_diff(times.started_ms()) >= CLOCK_SET_MS) {
+            transaction.set_meta(STARTED, times.started_ms())?;
+            transaction.commit()?;
+        }
         return Ok(Vec::new());
     }
     if stored.is_some() && alive > 0 {
@@ -120,15 +155,39 @@ fn start_boot(
     })?;
     let mut ended = Vec::new();
     for (name, Loaded { row, mut record, window }) in used {
-        ended.extend(record.holders.drain(..).map(|hold| (name.clone(), hold)));
+        let holders = std::mem::take(&mut record.holders);
+        for hold in holders {
+            match carried_over(&hold, started, times) {
+                Some(kept) => record.holders.push(kept),
+                None => ended.push((name.clone(), hold)),
+            }
+        }
         record.waiters.clear();
-        record.limit = None;
+        record.heir = None;
+        if record.holders.is_empty() {
+            record.limit = None;
+        }
         record.version += 1;
         transaction.save(&name, row, &window, &mut record)?;
     }
+    transaction.set_meta(STARTED, times.started_ms())?;
     transaction.set_meta(BOOT_ID, boot_id)?;
     transaction.commit()?;
     Ok(ended)
+}
+
+/// A detached lease in the new boot: no process ends with it, and it was promised until a time of
+/// day. It never gets longer than it was.
+fn carried_over(hold: &Hold, started: Option<i64>, times: Times) -> Option<Hold> {
+    if hold.session.is_some() {
+        return None;
+    }
+    let end = i64::try_from(hold.expires_ms()).ok()?.saturating_add(started?);
+    let left = u64::try_from(end).ok()?.checked_sub(times.unix_ms).filter(|left| *left > 0)?;
+    let mut kept = hold.clone();
+    kept.renewed_ms = times.boot_ms;
+    kept.ttl_ms = left.min(hold.ttl_ms);
+    Some(kept)
 }
 
 fn log_restart(trail: &Trail, ended: &[(LockName, Hold)], unix_micros: u64) {

@@ -66,6 +66,9 @@ impl Place {
             return Err(error(ErrorKind::Refused, message));
         }
         filesystem::check(&database, read)?;
+        if let Some(directory) = database.parent() {
+            filesystem::check_mount(&database, directory)?;
+        }
         let beside = |suffix: &str| {
             let mut name = OsString::from(&database);
             name.push(suffix);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::*;
 use futures::FutureExt;
 use futures::executor::block_on;
-use sprag_core::clock::{BootClock, Clock, ManualClock};
+use sprag_core::clock::{BootClock, Clock, ManualClock, Moment};
 use sprag_core::store::{Attempt, Renewed, Request};
 use sprag_core::{Fence, Loss, Store};
 use sprag_sqlite::{SqliteConfig, SqliteStore};
@@ -129,20 +129,100 @@ fn a_new_boot_frees_everything_and_keeps_the_fences() {
         SqliteStore::with_config(SqliteConfig::new(&path).boot_id(id).clock(Arc::clone(&clock)))
     };
     let store = boot("one").unwrap();
-    // A detached lease does not end with its session, but with the machine.
-    let old = Request { detached: true, ..request("job") };
+    let old = request("job");
     let fence = acquire(&store, &old).fence;
-    // Two boots at once cannot be; the one who is there is not robbed.
+    // Two boots at once cannot be; the holder that is there is not robbed.
     let error = boot("two").unwrap_err();
     assert!(error.is_refused() && error.to_string().contains("boot id"), "{error}");
-    assert!(matches!(renew(&store, &old), Renewed::Held(_)));
-    drop(store);
-    let store = boot("one").unwrap();
     assert!(matches!(renew(&store, &old), Renewed::Held(_)));
     drop(store);
     let store = boot("two").unwrap();
     assert_eq!(renew(&store, &old), Renewed::Lost(Loss::StateLost));
     assert!(acquire(&store, &request("job")).fence > fence);
+}
+
+/// The clocks of a machine that is restarted: one begins anew, the other goes on.
+#[derive(Debug)]
+struct Restarted {
+    boot_s: u64,
+    unix_s: u64,
+}
+
+impl Clock for Restarted {
+    fn now(&self) -> Moment {
+        Moment::START.plus(Duration::from_secs(self.boot_s))
+    }
+
+    fn unix_micros(&self) -> u64 {
+        self.unix_s * 1_000_000
+    }
+}
+
+#[test]
+fn a_detached_lease_lasts_over_a_reboot_until_its_time_of_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let boot = |id: &str, boot_s, unix_s| {
+        let clock = Arc::new(Restarted { boot_s, unix_s });
+        SqliteStore::with_config(SqliteConfig::new(&path).boot_id(id).clock(clock)).unwrap()
+    };
+    let held = |store: &SqliteStore| matches!(attempt(store, &request("job")), Attempt::Held(_));
+    let store = boot("one", 5_000, 1_000_000);
+    let detached = Request { detached: true, ttl: Duration::from_secs(3_600), ..request("job") };
+    let bound = request("bound");
+    let fence = acquire(&store, &detached).fence;
+    acquire(&store, &bound);
+    drop(store);
+    // Half an hour later the machine has been up for a minute.
+    let store = boot("two", 60, 1_001_800);
+    assert!(held(&store), "it was promised for an hour");
+    assert_eq!(renew(&store, &bound), Renewed::Lost(Loss::StateLost));
+    drop(store);
+    // Another container, with another boot id and no time passed.
+    let store = boot("three", 70, 1_001_810);
+    assert!(held(&store));
+    drop(store);
+    let store = boot("four", 20, 1_003_601);
+    assert!(acquire(&store, &request("job")).fence > fence, "the hour is over");
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_no_detached_lease_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let boot = |id: &str, boot_s, unix_s| {
+        let clock = Arc::new(Restarted { boot_s, unix_s });
+        SqliteStore::with_config(SqliteConfig::new(&path).boot_id(id).clock(clock)).unwrap()
+    };
+    let store = boot("one", 5_000, 1_000_000);
+    acquire(&store, &Request { detached: true, ..request("job") });
+    drop(store);
+    // Back by a day.
+    drop(boot("two", 60, 913_600));
+    let store = boot("two", 60 + TTL.as_secs(), 913_600 + TTL.as_secs());
+    acquire(&store, &request("job"));
+}
+
+/// `docker run -v x.db:/locks.db` shares the database and nothing beside it.
+#[test]
+fn a_database_that_is_mounted_without_its_directory_is_refused() {
+    if std::env::var("SPRAG_SKIP").is_ok_and(|list| list.split(',').any(|name| name == "mount")) {
+        return;
+    }
+    let (outside, inside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (database, mounted) = (outside.path().join("x.db"), inside.path().join("locks.db"));
+    let _store = SqliteStore::open(&database).unwrap();
+    fs::write(&mounted, "").unwrap();
+    let mount = |arguments: &[&std::ffi::OsStr]| {
+        std::process::Command::new(arguments[0]).args(&arguments[1..]).status().unwrap().success()
+    };
+    let bound = ["mount".as_ref(), "--bind".as_ref(), database.as_os_str(), mounted.as_os_str()];
+    assert!(mount(&bound), "cannot mount: run as root, or set SPRAG_SKIP=mount");
+    let opened = SqliteStore::open(&mounted);
+    assert!(mount(&["umount".as_ref(), mounted.as_os_str()]));
+    let error = opened.unwrap_err();
+    assert!(error.is_refused() && error.to_string().contains("mount the directory"), "{error}");
+    assert_eq!(fs::read_dir(inside.path()).unwrap().count(), 1, "nothing is made beside it");
 }
 
 #[test]

@@ -55,7 +55,9 @@ fn every_command_on_a_page_exists() {
                 }
                 // What the command prints is compared by the tests of its crate.
                 ["cargo", "run", "--release", "--", ..] | ["sprag" | "eval", ..] => true,
-                ["cargo", "install", "--path", folder, "--profile", "dist"] => root().join(folder).is_dir(),
+                ["cargo", "install", "--path", folder, "--profile", "dist"] => {
+                    root().join(folder).is_dir()
+                }
                 _ => false,
             };
             assert!(known, "{file}: {line}");
