@@ -40,12 +40,13 @@ pub(crate) fn check(args: &Check, context: &Context) -> Outcome {
 }
 
 fn of_wrapper(socket: &Path, name: Option<&LockName>) -> Result<Vec<Held>, Failure> {
-    let mut locks = socket::ask(socket).map_err(|error| {
+    let told = socket::ask(socket).map_err(|error| {
         let message = format!("cannot ask the sprag run around this process: {error}");
         Failure::new(Code::Unavailable, message)
             .advice("it may be gone; treat the lock as lost")
             .hint("ask the store instead", "sprag check --lease $SPRAG_LEASE")
     })?;
+    let mut locks = told.locks;
     if let Some(name) = name {
         locks.retain(|held| held.lock == name.as_str());
         if locks.is_empty() {

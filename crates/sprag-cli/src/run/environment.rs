@@ -1,10 +1,10 @@
 //! What the command learns from its environment, and what an inner `sprag run` reads there.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sprag::entropy::OsEntropy;
-use sprag::{LockName, PartyId};
+use sprag::{LockName, Mode, PartyId};
 
 use super::holding::Holding;
 use super::plan::Plan;
@@ -26,9 +26,13 @@ const OWN: [&str; 9] = [
     "SPRAG_RESULT_FILE",
 ];
 
+/// How many runs inside of each other are asked.
+const DEEPEST: usize = 64;
+
 /// The names that an inner command must not see.
-pub(crate) fn without() -> Vec<String> {
-    OWN.iter().map(|name| (*name).to_owned()).collect()
+pub(crate) fn without(taken: &dyn Holding) -> Vec<String> {
+    let names = if taken.guards().is_empty() { &OWN[OWN.len() - 1..] } else { &OWN[..] };
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// The variables of UX: what is held, with which fence, by whom, where.
@@ -39,6 +43,11 @@ pub(crate) fn variables(
     socket: Option<&Path>,
 ) -> Vec<(String, OsString)> {
     let mut set: Vec<(String, OsString)> = Vec::new();
+    if taken.guards().is_empty() {
+        // The locks are those of the run around this one, which has told of them.
+        set.extend(plan.slot.map(|slot| ("SPRAG_SLOT".to_owned(), slot.to_string().into())));
+        return set;
+    }
     let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
     let names: Vec<_> = taken.guards().iter().map(|guard| guard.name().as_str()).collect();
     put("SPRAG_LOCK", names.join(",").into());
@@ -83,11 +92,17 @@ pub(crate) fn suffix(name: &LockName) -> String {
     name.as_str().chars().map(plain).collect()
 }
 
-/// A lock that a run around this one holds.
+/// A lock that a run around this one holds, as that run has said just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outer {
     pub(crate) name: String,
-    pub(crate) token: String,
+    pub(crate) token: u64,
+    /// How it is held, if the run says so.
+    pub(crate) mode: Option<Mode>,
+    /// The slot that goes with it.
+    pub(crate) slot: Option<u32>,
+    /// Whether the run waits for this process before it gives the lock back.
+    pub(crate) waits_for_us: bool,
 }
 
 impl Outer {
@@ -101,28 +116,46 @@ impl Outer {
 pub(crate) struct Around {
     /// What they hold in this store, as far as they are still there.
     pub(crate) held: Vec<Outer>,
+    /// Where the nearest of them is asked, if it is there.
+    pub(crate) socket: Option<PathBuf>,
     /// Who the nearest of them is in deadlocks.
     party: Option<PartyId>,
 }
 
 impl Around {
-    /// What is around this process, in the environment and in the same store.
+    /// What is around this process and in the same store. Each run is asked: one that is over
+    /// holds nothing, whatever the environment says, and we may be a daemon that it left behind.
     pub(crate) fn here(store: &str) -> Self {
-        if variable("SPRAG_STORE").is_none_or(|outer| outer != store) {
-            return Self::default();
+        let (store, session) = (socket::store_mark(store), session());
+        let nearest = std::env::var_os("SPRAG_SOCKET").map(PathBuf::from);
+        let mut around = Self::default();
+        let mut next = nearest;
+        for depth in 0..DEEPEST {
+            let Some(path) = next else { break };
+            let Ok(told) = socket::ask(&path) else { break };
+            let same = told.store == store;
+            if depth == 0 {
+                around.socket = Some(path);
+                around.party = variable("SPRAG_PARTY")
+                    .filter(|_| same && told.locks.iter().any(|one| one.safe_for.is_some()))
+                    .and_then(|party| party.parse().ok());
+            }
+            let held = told.locks.into_iter().filter(|one| same && one.safe_for.is_some());
+            // The outermost first, as they were taken.
+            let mut held: Vec<_> = held
+                .map(|one| Outer {
+                    name: one.lock,
+                    token: one.token,
+                    mode: told.mode,
+                    slot: told.slot,
+                    waits_for_us: told.session == session,
+                })
+                .collect();
+            held.append(&mut around.held);
+            around.held = held;
+            next = told.outer;
         }
-        let Some(socket) = std::env::var_os("SPRAG_SOCKET") else { return Self::default() };
-        // The run around this one may be over, and we may be a daemon that it left behind.
-        let Ok(answer) = socket::ask(Path::new(&socket)) else { return Self::default() };
-        let lost = |name: &str| answer.iter().any(|one| one.lock == name && one.safe_for.is_none());
-        let entries = variable("SPRAG_HELD").unwrap_or_default();
-        let entries = entries.split(',').filter_map(|entry| entry.rsplit_once(':'));
-        let held: Vec<_> = entries
-            .filter(|(name, _)| !lost(name))
-            .map(|(name, token)| Outer { name: name.to_owned(), token: token.to_owned() })
-            .collect();
-        let party = variable("SPRAG_PARTY").and_then(|party| party.parse().ok());
-        Self { party: party.filter(|_| !held.is_empty()), held }
+        around
     }
 
     /// Who we are in deadlocks: somebody inside of the run around this one, which waits for us.
@@ -130,6 +163,11 @@ impl Around {
         let inner = self.party.and_then(|outer| outer.inner(&OsEntropy));
         inner.unwrap_or_else(|| PartyId::outermost(&OsEntropy))
     }
+}
+
+/// The session of this process; 0 if its leader is outside of our pid namespace.
+pub(crate) fn session() -> i32 {
+    nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw)
 }
 
 /// The store's URL as it is written in the environment: good in every working directory.

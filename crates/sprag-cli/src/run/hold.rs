@@ -86,7 +86,7 @@ impl Hold<'_> {
                 self.hand_on(signal);
             }
             if let Some(desk) = self.desk {
-                desk.serve(|| self.taken.held());
+                desk.serve(|| self.plan.told(self.taken));
             }
             alarm.set(self.next_look())?;
             let mut sources = vec![
@@ -137,8 +137,8 @@ impl Hold<'_> {
             Message::NotStarted(errno) => return Some(End::NotStarted(errno)),
             Message::Ended(status) => return Some(End::Status(status)),
             Message::Overdue if !self.lost => {
-                let guards = self.taken.guards();
-                let first = guards.iter().min_by_key(|guard| guard.valid_until());
+                let guards = self.taken.all();
+                let first = guards.into_iter().min_by_key(|guard| guard.valid_until());
                 if let Some(guard) = first {
                     self.lose(&guard.name().clone(), guard.fence(), None);
                 }

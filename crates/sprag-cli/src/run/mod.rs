@@ -14,6 +14,7 @@ pub(crate) mod environment;
 pub(crate) mod guardian;
 mod hold;
 mod holding;
+mod nested;
 mod notify;
 pub(crate) mod plan;
 mod progress;
@@ -27,8 +28,8 @@ mod wait;
 mod ward;
 mod wire;
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -65,8 +66,8 @@ const LETTING_GO: Duration = Duration::from_secs(1);
 /// Runs the command under the lock.
 pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
     let mut plan = Plan::new(args, context)?;
-    if refuse_nested(&mut plan)? {
-        let error = exec(&plan);
+    if nested::enter(&mut plan)? {
+        let error = nested::exec(&plan);
         return Err(not_started(&plan, error.raw_os_error().unwrap_or(0)));
     }
     let report = Report::new(plan.status_fd)?;
@@ -77,39 +78,6 @@ pub(crate) fn main(args: &Run, context: &Context) -> Outcome {
     let exit = ended.as_ref().map_or_else(Failure::exit, |exit| *exit);
     report.write(outcome, exit);
     ended
-}
-
-/// Refuses what this process tree holds already. Whether it holds all of it and the command can
-/// just be run.
-fn refuse_nested(plan: &mut Plan) -> Result<bool, Failure> {
-    for outer in &plan.around.held {
-        let Some(index) = plan.names.iter().position(|name| name.as_str() == outer.name) else {
-            continue;
-        };
-        if plan.reentrant {
-            plan.names.remove(index);
-            continue;
-        }
-        let who = crate::config::environment("SPRAG_HOLDER").unwrap_or_default();
-        let message = format!(
-            "{:?} is already held by this process tree (token {}, {who}); taking it again would \
-             wait for ourselves",
-            outer.name, outer.token
-        );
-        let failure = Failure::new(Code::Nested, message);
-        return Err(
-            failure.advice("say --reentrant to run the command under the lock that is held")
-        );
-    }
-    Ok(plan.names.is_empty())
-}
-
-/// Becomes the command.
-fn exec(plan: &Plan) -> std::io::Error {
-    match plan.command.split_first() {
-        Some((program, arguments)) => Command::new(program).args(arguments).exec(),
-        None => std::io::ErrorKind::NotFound.into(),
-    }
 }
 
 fn not_started(plan: &Plan, errno: i32) -> Failure {
@@ -141,7 +109,7 @@ impl<'a> Session<'a> {
         // Before there are threads: they inherit what is blocked.
         let signals = Signals::block(&FORWARDED).map_err(bug)?;
         // Before the store is opened, so that it comes up meanwhile.
-        let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
+        let names: Vec<_> = plan.named.iter().map(|name| name.as_str()).collect();
         let ward = Ward::start(&names.join(",")).map_err(bug)?;
         let force = plan.strategy == sprag::Strategy::ForceAcquire;
         let give_up = BootClock.now().plus(plan.store_patience());
@@ -227,7 +195,8 @@ impl<'a> Session<'a> {
     /// Runs the command.
     fn hold(&mut self, taken: Taken, holder: &str) -> Result<(&'static str, Exit), Failure> {
         let plan = self.plan;
-        let desk = Desk::open().ok();
+        // Who holds nothing but a mark has nothing to tell; the run around it has.
+        let desk = if plan.names.is_empty() { None } else { Desk::open().ok() };
         let order = plan.order(&taken, holder, desk.as_ref().map(Desk::path));
         let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
@@ -332,7 +301,8 @@ fn exit_of(status: i32) -> Result<(&'static str, Exit), Failure> {
 }
 
 fn quoted(plan: &Plan) -> String {
-    plan.names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    let names = if plan.names.is_empty() { &plan.named } else { &plan.names };
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 fn done_text(plan: &Plan, view: &sprag::LockView) -> String {

@@ -9,6 +9,7 @@ use sprag::{LockName, Mode, PartyId, Strategy, Wait};
 
 use super::environment::{self, Around};
 use super::holding::Holding;
+use super::socket::{Told, store_mark};
 use super::wire::Order;
 use crate::args::{IfHeld, OnLost, Run};
 use crate::code::Code;
@@ -28,12 +29,18 @@ const SECRETS: [&str; 7] =
 pub(crate) struct Plan {
     /// The store's URL, for the environment.
     pub(crate) store: String,
+    /// What a run inside of this one knows the store by.
+    pub(crate) store_mark: String,
     /// The runs around this one.
     pub(crate) around: Around,
     /// Who we are in deadlocks.
     pub(crate) party: PartyId,
-    /// Sorted, each once.
+    /// What was asked for: sorted, each once.
+    pub(crate) named: Vec<LockName>,
+    /// What of it has to be taken; a run around this one may hold the rest.
     pub(crate) names: Vec<LockName>,
+    /// The slot that the run around this one has for us.
+    pub(crate) slot: Option<u32>,
     pub(crate) command: Vec<OsString>,
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
@@ -71,12 +78,15 @@ impl Plan {
         let store = environment::store_url(&settings.store.value);
         let around = Around::here(&store);
         Ok(Self {
+            store_mark: store_mark(&store),
             store,
             party: around.inner_party(),
             around,
             kill_after: kill_after(args, context, ttl)?,
             reason: asking.reason.clone().unwrap_or_else(|| reason(&command)),
+            named: names.clone(),
             names,
+            slot: None,
             command,
             mode,
             wait,
@@ -103,10 +113,13 @@ impl Plan {
     ) -> Self {
         let around = Around::here(&store);
         Self {
+            store_mark: store_mark(&store),
             store,
             party: around.inner_party(),
             around,
+            named: vec![name.clone()],
             names: vec![name],
+            slot: None,
             reason: reason(&command),
             command,
             mode: Mode::Exclusive,
@@ -136,6 +149,24 @@ impl Plan {
         }
     }
 
+    /// The lock that is asked for as the nth; one of those that were named in any case.
+    pub(crate) fn nth(&self, index: usize) -> &LockName {
+        let names = if self.names.is_empty() { &self.named } else { &self.names };
+        &names[index.min(names.len() - 1)]
+    }
+
+    /// What whoever asks is told.
+    pub(crate) fn told(&self, taken: &dyn Holding) -> Told {
+        Told {
+            store: self.store_mark.clone(),
+            session: environment::session(),
+            outer: self.around.socket.clone(),
+            mode: Some(self.mode),
+            slot: taken.slot(),
+            locks: taken.held(),
+        }
+    }
+
     /// What the guardian is told once the locks are taken.
     pub(super) fn order(&self, taken: &dyn Holding, holder: &str, socket: Option<&Path>) -> Order {
         // With a terminal, the command has to be where the terminal's signals go.
@@ -150,7 +181,7 @@ impl Plan {
             directory: OsString::new(),
             command: self.command.clone(),
             environment: environment::variables(self, taken, holder, socket),
-            without: environment::without(),
+            without: environment::without(taken),
         }
     }
 

@@ -88,8 +88,8 @@ impl<'a> Progress<'a> {
     pub(crate) fn go_on(&mut self, bell: &Bell) {
         let now = BootClock.now();
         if now >= self.look_at && self.looking.is_none() {
-            let index = self.asking.load(Ordering::Relaxed).min(self.plan.names.len() - 1);
-            let (client, name) = (self.client.clone(), self.plan.names[index].clone());
+            let index = self.asking.load(Ordering::Relaxed);
+            let (client, name) = (self.client.clone(), self.plan.nth(index).clone());
             self.looking = Some(Box::pin(async move { client.inspect(&name).await }));
             self.look_at = now.plus(if self.terminal { LOOK } else { LINE });
         }
@@ -139,7 +139,7 @@ impl<'a> Progress<'a> {
             Some(view) => held::waiting(view, &self.worker, waited, self.plan.wait),
             // The store has not told who holds it.
             None => {
-                let name = &self.plan.names[0];
+                let name = self.plan.nth(0);
                 format!("waiting for {name:?}; waited {}", time::span(waited))
             }
         }
@@ -166,7 +166,7 @@ impl<'a> Progress<'a> {
             let place = held::place(view, &self.worker);
             parts.extend(place.map(|place| format!("you are {}", ordinal(place))));
         } else {
-            parts.push(self.plan.names[0].to_string());
+            parts.push(self.plan.nth(0).to_string());
         }
         let limit = match self.plan.wait {
             Wait::AtMost(limit) => format!(" / {}", clock(limit)),

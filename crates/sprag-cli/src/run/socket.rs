@@ -3,6 +3,7 @@
 //! Whoever connects gets one line of JSON and the end: nothing has to be asked.
 
 use std::fs::{self, DirBuilder};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -11,10 +12,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sprag::Mode;
 use sprag::entropy::{Entropy, OsEntropy};
 
 /// How long the wrapper has to answer; a stopped one does not.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a run says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Which store its locks are in; see [`store_mark`].
+    pub(crate) store: String,
+    /// The session of its processes. What leaves it is a daemon, which the run does not wait for.
+    pub(crate) session: i32,
+    /// The socket of the run around it.
+    pub(crate) outer: Option<PathBuf>,
+    /// How it holds its locks.
+    pub(crate) mode: Option<Mode>,
+    /// Which of the slots it has.
+    pub(crate) slot: Option<u32>,
+    pub(crate) locks: Vec<Held>,
+}
 
 /// What the wrapper says about one of its locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +45,20 @@ pub(crate) struct Held {
     pub(crate) safe_for: Option<Duration>,
 }
 
-/// As it goes over the socket.
+/// As it goes over the socket. What an older sprag does not say covers nothing.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     schema: u32,
+    #[serde(default)]
+    store: String,
+    #[serde(default)]
+    session: i32,
+    #[serde(default)]
+    outer: Option<PathBuf>,
+    #[serde(default)]
+    mode: Option<Mode>,
+    #[serde(default)]
+    slot: Option<u32>,
     locks: Vec<Line>,
 }
 
@@ -43,7 +71,7 @@ struct Line {
 }
 
 /// Asks the wrapper behind `SPRAG_SOCKET`.
-pub(crate) fn ask(socket: &Path) -> io::Result<Vec<Held>> {
+pub(crate) fn ask(socket: &Path) -> io::Result<Told> {
     let mut wrapper = UnixStream::connect(socket)?;
     wrapper.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
@@ -54,7 +82,28 @@ pub(crate) fn ask(socket: &Path) -> io::Result<Vec<Held>> {
         token: line.token,
         safe_for: line.held.then(|| Duration::from_millis(line.safe_for_ms)),
     };
-    Ok(answer.locks.into_iter().map(held).collect())
+    Ok(Told {
+        store: answer.store,
+        session: answer.session,
+        outer: answer.outer,
+        mode: answer.mode,
+        slot: answer.slot,
+        locks: answer.locks.into_iter().map(held).collect(),
+    })
+}
+
+/// A short text that two runs on one store have in common, without the secrets of its URL.
+pub(crate) fn store_mark(url: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    url.hash(&mut hasher);
+    // What else says where it is: these URLs mean another place in other surroundings.
+    if url == "sqlite:" || url.starts_with("sqlite:?") {
+        ["XDG_STATE_HOME", "HOME"].map(std::env::var_os).hash(&mut hasher);
+    } else if url.starts_with("git:") {
+        let here = std::env::current_dir().unwrap_or_default();
+        here.ancestors().find(|folder| folder.join(".git").exists()).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
 }
 
 /// The wrapper's end; its file is removed when it is dropped.
@@ -82,7 +131,7 @@ impl Desk {
     }
 
     /// Answers everybody who has asked.
-    pub(crate) fn serve(&self, held: impl Fn() -> Vec<Held>) {
+    pub(crate) fn serve(&self, told: impl Fn() -> Told) {
         while let Ok((mut client, _)) = self.listener.accept() {
             let line = |held: Held| Line {
                 lock: held.lock,
@@ -90,8 +139,16 @@ impl Desk {
                 held: held.safe_for.is_some(),
                 safe_for_ms: held.safe_for.map_or(0, crate::output::view::millis),
             };
-            let locks = held().into_iter().map(line).collect();
-            let answer = serde_json::to_vec(&Answer { schema: crate::output::SCHEMA, locks });
+            let Told { store, session, outer, mode, slot, locks } = told();
+            let answer = serde_json::to_vec(&Answer {
+                schema: crate::output::SCHEMA,
+                store,
+                session,
+                outer,
+                mode,
+                slot,
+                locks: locks.into_iter().map(line).collect(),
+            });
             // Who does not read the answer does not want it; it must not keep us waiting.
             if let (Ok(answer), Ok(())) = (answer, client.set_nonblocking(true)) {
                 drop(client.write_all(&answer));
@@ -134,25 +191,33 @@ fn folder() -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Desk, Held, ask};
+    use super::{Desk, Held, Told, ask};
+    use sprag::Mode;
     use std::time::Duration;
 
     #[test]
     fn who_connects_is_told_and_the_file_goes_with_the_desk() {
         let desk = Desk::open().unwrap();
         let path = desk.path().to_owned();
-        let held = vec![
-            Held { lock: "a".into(), token: 41, safe_for: Some(Duration::from_millis(1500)) },
-            Held { lock: "b".into(), token: 7, safe_for: None },
-        ];
+        let told = Told {
+            store: "0f".into(),
+            session: 7,
+            outer: Some("/run/outer.sock".into()),
+            mode: Some(Mode::Permits { count: 1, of: 3 }),
+            slot: Some(2),
+            locks: vec![
+                Held { lock: "a".into(), token: 41, safe_for: Some(Duration::from_millis(1500)) },
+                Held { lock: "b".into(), token: 7, safe_for: None },
+            ],
+        };
         let asker = std::thread::spawn({
             let path = path.clone();
             move || ask(&path).unwrap()
         });
         while !asker.is_finished() {
-            desk.serve(|| held.clone());
+            desk.serve(|| told.clone());
         }
-        assert_eq!(asker.join().unwrap(), held);
+        assert_eq!(asker.join().unwrap(), told);
         drop(desk);
         assert!(!path.exists());
         assert!(ask(&path).is_err());

@@ -85,7 +85,9 @@ async fn take_once(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result
         None => None,
     };
     let slot = match plan.mode {
-        Mode::Permits { of, .. } => Some(take_slot(plan, client, of).await?),
+        Mode::Permits { of, .. } if !plan.names.is_empty() => {
+            Some(take_slot(plan, client, of).await?)
+        }
         _ => None,
     };
     Ok(Taking::Taken(Box::new(Taken { guards, slot, mark })))
@@ -93,7 +95,7 @@ async fn take_once(plan: &Plan, client: &Client, asking: &AtomicUsize) -> Result
 
 fn first(plan: &Plan) -> Result<&LockName> {
     let missing = || Error::bad_input(sprag::Operation::Acquire, "no lock was named");
-    plan.names.first().ok_or_else(missing)
+    plan.named.first().ok_or_else(missing)
 }
 
 fn with_options(request: LockRequest, plan: &Plan) -> LockRequest {

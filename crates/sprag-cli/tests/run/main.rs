@@ -11,6 +11,7 @@ mod nested;
 mod once;
 mod races;
 mod redis;
+mod reentrant;
 mod signals;
 mod slots;
 mod support;
