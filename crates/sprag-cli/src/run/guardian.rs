@@ -7,7 +7,8 @@
 //! It starts the command, hands signals on and reports the end. Beyond that it knows only until
 //! when the lease is good. When nobody says that it was renewed, or `sprag run` is gone, it ends
 //! the command and everything below it, and only then itself. As long as it lives its lifeline
-//! keeps the session alive, so nobody else is granted the lock before.
+//! keeps the session alive, so nobody else is granted the lock before. Where leases live by their
+//! TTL alone, it gives them back once all is over and `sprag run` cannot do so.
 //!
 //! Everything below it: it is a subreaper, so whoever loses its parent becomes its child.
 
@@ -27,6 +28,7 @@ use rustix::process::{
 use sprag::clock::{BootClock, Clock, Moment};
 
 use super::alarm::Alarm;
+use super::give_back::give_back;
 use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
 use super::tree;
 use super::wire::{Message, Order, Wire};
@@ -66,7 +68,7 @@ fn guard() -> io::Result<()> {
     if now() >= order.valid_until.minus(order.margin) {
         // Both of us were stopped, or the machine slept: nothing is started any more.
         wire.send(&Message::Overdue)?;
-        return wire.send(&Message::Ended(KILLED));
+        return finish(Some(wire), &Message::Ended(KILLED), &order, order.valid_until);
     }
     match start(&order, stdin) {
         Ok(leader) => {
@@ -85,8 +87,28 @@ fn guard() -> io::Result<()> {
             }
             .run()
         }
-        Err(error) => wire.send(&Message::NotStarted(error.raw_os_error().unwrap_or(0))),
+        Err(error) => {
+            let message = Message::NotStarted(error.raw_os_error().unwrap_or(0));
+            finish(Some(wire), &message, &order, order.valid_until)
+        }
     }
+}
+
+/// Tells that all is over. What `sprag run` then does not give back, because it was killed, is given
+/// back here.
+fn finish(wire: Option<Wire>, last: &Message, order: &Order, until: Moment) -> io::Result<()> {
+    let told = wire.map(|mut wire| wire.send(last).map(|()| wire));
+    if order.leases.is_empty() {
+        return told.map_or(Ok(()), |told| told.map(drop));
+    }
+    if let Some(Ok(mut wire)) = told {
+        while let Ok(Some(message)) = wire.wait() {
+            if message == Message::Done {
+                return Ok(());
+            }
+        }
+    }
+    give_back(&order.store, &order.leases, until)
 }
 
 fn start(order: &Order, stdin: Stdio) -> io::Result<Pid> {
@@ -167,12 +189,12 @@ impl Guardian {
                 self.hang_up();
             }
         }
-        let status = self.status.unwrap_or(UNKNOWN);
-        match &mut self.wire {
-            Some(wire) => wire.send(&Message::Ended(status)),
-            None if self.order.socket.is_empty() => Ok(()),
-            None => std::fs::remove_file(&self.order.socket),
+        if self.wire.is_none() && !self.order.socket.is_empty() {
+            // Gone already is as good.
+            drop(std::fs::remove_file(&self.order.socket));
         }
+        let last = Message::Ended(self.status.unwrap_or(UNKNOWN));
+        finish(self.wire, &last, &self.order, self.valid_until)
     }
 
     /// Reaps who has ended; whether nobody is left who matters.

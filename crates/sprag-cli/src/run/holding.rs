@@ -25,6 +25,12 @@ pub(crate) trait Holding {
         None
     }
 
+    /// The locks and their leases, in the order in which they are given back.
+    fn leases(&self) -> Vec<(String, String)> {
+        let lease = |guard: &LockGuard| (guard.name().to_string(), guard.lease().to_string());
+        self.all().into_iter().rev().map(lease).collect()
+    }
+
     /// Until when all of it is surely held without another renewal.
     fn valid_until(&self) -> Moment {
         self.all().into_iter().map(LockGuard::valid_until).min().unwrap_or(Moment::START)

@@ -11,6 +11,7 @@
 mod alarm;
 mod bell;
 pub(crate) mod environment;
+mod give_back;
 pub(crate) mod guardian;
 mod hold;
 mod holding;
@@ -197,7 +198,7 @@ impl<'a> Session<'a> {
         let plan = self.plan;
         // Who holds nothing but a mark has nothing to tell; the run around it has.
         let desk = if plan.names.is_empty() { None } else { Desk::open().ok() };
-        let order = plan.order(&taken, holder, desk.as_ref().map(Desk::path));
+        let mut order = plan.order(&taken, holder, desk.as_ref().map(Desk::path));
         let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
         if let Some(signal) = self.signals.next_that_ends() {
@@ -205,7 +206,13 @@ impl<'a> Session<'a> {
             wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
             return Ok(("interrupted", Exit::signal(signal.number)));
         }
-        self.ward.command(order, self.opened.client().lifeline()).map_err(bug)?;
+        let lifeline = self.opened.client().lifeline();
+        // Where the lock does not end with the session, somebody has to give it back.
+        if lifeline.is_none() && self.opened.capability().detached {
+            order.store.clone_from(&plan.store);
+            order.leases = taken.leases();
+        }
+        self.ward.command(order, lifeline).map_err(bug)?;
         self.notify.ready(&format!("holding {}", quoted(plan)));
         let mut hold = Hold {
             plan,

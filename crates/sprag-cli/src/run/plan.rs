@@ -179,6 +179,8 @@ impl Plan {
             on_lost: self.on_lost.clone(),
             socket: socket.map(Into::into).unwrap_or_default(),
             directory: OsString::new(),
+            store: String::new(),
+            leases: Vec::new(),
             command: self.command.clone(),
             environment: environment::variables(self, taken, holder, socket),
             without: environment::without(taken),

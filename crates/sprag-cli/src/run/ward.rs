@@ -58,8 +58,9 @@ impl Ward {
         }
     }
 
-    /// Waits for the guardian's end, which is near.
+    /// Waits for the guardian's end, which is near: what was taken was given back.
     pub(crate) fn end(&mut self) {
+        drop(self.wire.try_send(&Message::Done));
         self.wire.hang_up();
         // An error means that there is nobody to wait for.
         drop(self.process.wait());

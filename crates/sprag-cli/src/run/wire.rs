@@ -39,6 +39,10 @@ pub(crate) struct Order {
     pub(crate) on_lost: OnLost,
     /// The socket to be removed if `sprag run` cannot do it any more; empty for none.
     pub(crate) socket: OsString,
+    /// The store where the leases are; empty if nothing is to be given back there.
+    pub(crate) store: String,
+    /// The locks and the leases that the guardian gives back if `sprag run` cannot, in this order.
+    pub(crate) leases: Vec<(String, String)>,
     /// Where it runs; empty for here.
     pub(crate) directory: OsString,
     /// The program and its arguments.
@@ -60,6 +64,8 @@ pub(crate) enum Message {
     Signal(u8),
     /// To the guardian: the lock is lost.
     Lost,
+    /// To the guardian: everything was given back, or nothing is to be.
+    Done,
     /// From the guardian: the command runs.
     Started(i32),
     /// From the guardian: it could not be started, for this reason.
@@ -199,6 +205,7 @@ impl Message {
             Self::Renewed(until) => (b'r', nanos(*until).to_be_bytes().to_vec()),
             Self::Signal(number) => (b'k', vec![*number]),
             Self::Lost => (b'l', Vec::new()),
+            Self::Done => (b'd', Vec::new()),
             Self::Started(pid) => (b'p', pid.to_be_bytes().to_vec()),
             Self::NotStarted(errno) => (b'n', errno.to_be_bytes().to_vec()),
             Self::Overdue => (b'o', Vec::new()),
@@ -220,6 +227,7 @@ impl Message {
             }
             b'k' => body.first().copied().map(Self::Signal),
             b'l' => Some(Self::Lost),
+            b'd' => Some(Self::Done),
             b'p' => number().map(Self::Started),
             b'n' => number().map(Self::NotStarted),
             b'o' => Some(Self::Overdue),
@@ -259,6 +267,12 @@ impl Order {
         put(hook.as_bytes());
         put(self.socket.as_bytes());
         put(self.directory.as_bytes());
+        put(self.store.as_bytes());
+        put(self.leases.len().to_string().as_bytes());
+        for (name, lease) in &self.leases {
+            put(name.as_bytes());
+            put(lease.as_bytes());
+        }
         put(self.command.len().to_string().as_bytes());
         self.command.iter().for_each(|part| put(part.as_bytes()));
         put(self.without.len().to_string().as_bytes());
@@ -289,6 +303,10 @@ impl Order {
             _ => return None,
         };
         let (socket, directory) = (take()?, take()?);
+        let mut text = || take()?.into_string().ok();
+        let store = text()?;
+        let count: u64 = text()?.parse().ok()?;
+        let leases = (0..count).map(|_| Some((text()?, text()?))).collect::<Option<_>>()?;
         let count = number(take()?)?;
         let command = (0..count).map(|_| take()).collect::<Option<_>>()?;
         let count = number(take()?)?;
@@ -305,6 +323,8 @@ impl Order {
             on_lost,
             socket,
             directory,
+            store,
+            leases,
             command,
             environment,
             without,
@@ -325,6 +345,8 @@ mod tests {
             on_lost: OnLost::Hook("echo lost".into()),
             socket: "/run/x.sock".into(),
             directory: "/x y".into(),
+            store: "redis://localhost".into(),
+            leases: vec![("x".into(), "0f".into()), ("y".into(), "f0".into())],
             command: vec!["sh".into(), "".into(), OsString::from_vec(vec![0xff, 0xfe])],
             environment: vec![("A".into(), "1=2".into()), ("B".into(), "".into())],
             without: vec!["C".into()],
@@ -339,6 +361,7 @@ mod tests {
             Message::Renewed(Moment::new(Duration::from_nanos(7))),
             Message::Signal(15),
             Message::Lost,
+            Message::Done,
             Message::Started(4121),
             Message::NotStarted(2),
             Message::Overdue,

@@ -4,6 +4,7 @@
 
 mod docs;
 mod fleet;
+mod given_back;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod support;

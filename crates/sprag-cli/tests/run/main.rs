@@ -5,6 +5,7 @@
 mod deadlock;
 mod death;
 mod ends;
+mod given_back;
 mod input;
 mod loss;
 mod nested;

@@ -60,14 +60,10 @@ fn an_inner_once_per_is_kept() {
 #[test]
 fn what_the_environment_says_of_a_run_that_is_over_is_not_believed() {
     let place = Place::new();
-    let inner =
-        r#""$SPRAG" run y sh -c '"$SPRAG" run --reentrant x sh -c "echo \$SPRAG_LOCK >> log"'"#;
-    std::fs::write(
-        place.path("daemon"),
-        format!("while ! [ -e over ]; do sleep 0.01; done; {inner}"),
-    )
-    .unwrap();
-    let script = "setsid sh -c 'echo > up; . ./daemon' > /dev/null 2>&1 & \
+    let daemon = "echo > up; while ! [ -e over ]; do sleep 0.01; done; \
+                  \"$SPRAG\" run --reentrant x sh -c 'echo $SPRAG_LOCK >> log'";
+    std::fs::write(place.path("daemon"), daemon).unwrap();
+    let script = "setsid \"$SPRAG\" run y sh ./daemon > /dev/null 2>&1 & \
                   while ! [ -e up ]; do sleep 0.01; done";
     let ended = inside(&place, &[], script);
     assert_eq!(ended.code, 0, "{ended:?}");
