@@ -12,7 +12,7 @@ use super::{Asking, value};
 ///
 /// The options end at NAME: what follows is the command's own, and no shell sees it. When the
 /// lock is lost, or sprag is killed, the command and all that it started are stopped before
-/// anybody else can get the lock.
+/// anybody else can get the lock; a store where that cannot be kept is refused.
 #[derive(Args, Debug)]
 #[command(override_usage = "sprag run [OPTIONS] NAME[,NAME...] [--] COMMAND [ARG...]\n       \
                             sprag run [OPTIONS] -c STRING NAME[,NAME...]")]
@@ -35,6 +35,10 @@ pub(crate) struct Run {
     /// Inside a run of the same lock, use that one instead of refusing
     #[arg(long)]
     pub(crate) reentrant: bool,
+    /// Run it also where the next command may enter while this one is still being stopped, as with
+    /// advisory locks of PostgreSQL
+    #[arg(long)]
+    pub(crate) accept_overlap: bool,
     /// Tell systemd (Type=notify) when the lock is held
     #[arg(long)]
     pub(crate) sd_notify: bool,

@@ -17,6 +17,7 @@ mod hold;
 mod holding;
 mod nested;
 mod notify;
+pub(crate) mod overlap;
 pub(crate) mod plan;
 mod progress;
 mod report;
@@ -123,6 +124,9 @@ impl<'a> Session<'a> {
             Some(signal) if signal.ends() => failure.exiting(Exit::signal(signal.number)),
             _ => failure,
         })?;
+        if !plan.accept_overlap {
+            overlap::refuse(&opened)?;
+        }
         let notify = Notify::new(plan.sd_notify);
         Ok(Self { plan, context, signals, ward, opened, notify })
     }

@@ -54,6 +54,7 @@ pub(crate) struct Plan {
     pub(crate) reason: String,
     pub(crate) if_held_exit: Exit,
     pub(crate) reentrant: bool,
+    pub(crate) accept_overlap: bool,
     pub(crate) sd_notify: bool,
     pub(crate) status_fd: Option<u32>,
 }
@@ -98,6 +99,7 @@ impl Plan {
             once_per: args.once_per,
             if_held_exit: asking.if_held_exit(),
             reentrant: args.reentrant,
+            accept_overlap: args.accept_overlap,
             sd_notify: args.sd_notify,
             status_fd: args.status_fd,
         })
@@ -133,6 +135,7 @@ impl Plan {
             once_per: None,
             if_held_exit: Exit::HELD,
             reentrant: false,
+            accept_overlap: false,
             sd_notify: false,
             status_fd: None,
         }

@@ -22,7 +22,8 @@ fn a_command_runs_under_a_lock_in_a_database() {
              $sprag run -S \"$store\" -n report -- true; echo inner $?; \
              $sprag show -S \"$store\" report --json";
         let program = env!("CARGO_BIN_EXE_sprag");
-        let run = ["run", "-S", &store, "report", "--", "sh", "-c", script, program, &store];
+        let base = ["run", "--accept-overlap", "-S", &store, "report", "--"];
+        let run = [&base[..], &["sh", "-c", script, program, &store]].concat();
         let said = home.sprag(&run).ok();
         let lines: Vec<_> = said.out.lines().collect();
         assert!(lines[0].parse::<u64>().is_ok_and(|fence| fence > 0), "{said:?}");
@@ -30,7 +31,7 @@ fn a_command_runs_under_a_lock_in_a_database() {
         assert!(said.out.contains(lines[0]) && said.out.contains("holders"), "{said:?}");
         let after = home.sprag(&["show", "-S", &store, "report", "--json"]).ok().json();
         assert!(after["holders"].as_array().unwrap().is_empty(), "{after}");
-        home.sprag(&["run", "-S", &store, "report", "--", "sh", "-c", "exit 42"]).exits(42);
+        home.sprag(&[&base[..], &["sh", "-c", "exit 42"]].concat()).exits(42);
     }
 }
 
@@ -62,7 +63,7 @@ fn the_printed_schema_is_all_that_a_user_without_rights_needs() {
     let create = format!("SELECT has_database_privilege('{user}', current_database(), 'CREATE')");
     assert_eq!(database.sql(&create), "f");
     let done = stores(&url).map(|store| {
-        let run = home.sprag(&["run", "-S", &store, "report", "--", "true"]);
+        let run = home.sprag(&["run", "--accept-overlap", "-S", &store, "report", "--", "true"]);
         (run, home.sprag(&["log", "-S", &store, "report"]))
     });
     database.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));

@@ -10,6 +10,7 @@ mod input;
 mod loss;
 mod nested;
 mod once;
+mod overlap;
 mod races;
 mod redis;
 mod reentrant;

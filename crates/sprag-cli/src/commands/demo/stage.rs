@@ -41,6 +41,7 @@ impl Stage {
     pub(super) fn new(settings: &Settings, url: String, folder: PathBuf) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(failed)?;
         let opened = Opened::open(&settings.with_store(url.clone()))?;
+        crate::run::overlap::refuse(&opened)?;
         Ok(Self { opened, url, folder, program })
     }
 
