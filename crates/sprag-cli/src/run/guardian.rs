@@ -296,7 +296,7 @@ impl Guardian {
             OnLost::Continue => Stage::Unprotected,
             OnLost::Kill => Stage::Killing,
             OnLost::Term => {
-                ask(&tree::below(getpid()), Signal::TERM);
+                tree::ask_below(self.own_group(), Signal::TERM);
                 Stage::Ending(kill_at)
             }
             OnLost::Hook(hook) => {
@@ -306,11 +306,16 @@ impl Guardian {
                 command.env("SPRAG_PID", self.leader.as_raw_pid().to_string());
                 match spawn(command.process_group(0)) {
                     Ok(_) => {}
-                    Err(_) => ask(&tree::below(getpid()), Signal::TERM),
+                    Err(_) => tree::ask_below(self.own_group(), Signal::TERM),
                 }
                 Stage::Ending(kill_at)
             }
         };
+    }
+
+    /// The group that has nobody in it but the command's processes.
+    fn own_group(&self) -> Option<Pid> {
+        (self.order.group == 0).then_some(self.leader)
     }
 
     fn listen(&mut self) -> io::Result<()> {

@@ -1,8 +1,14 @@
 //! The processes below another one, as the kernel lists them.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid,
+};
+
+/// The largest number that a process can have, on any Linux.
+const LARGEST: i32 = 4 << 20;
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +21,13 @@ pub(crate) struct Process {
 
 /// All processes that descend from `root`, without itself and without those that have ended.
 ///
-/// Complete where `root` is a subreaper: nobody below it can get out by losing its parent.
+/// Complete where `root` is a subreaper: nobody below it can get out by losing its parent. Without a
+/// `/proc` that has our numbers only the children of this process are found. Their own become
+/// children when they die.
 pub(crate) fn below(root: Pid) -> Vec<Process> {
+    if !is_listed() {
+        return if root == getpid() { children() } else { Vec::new() };
+    }
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in all() {
         children.entry(process.parent).or_default().push(process);
@@ -36,6 +47,56 @@ pub(crate) fn send<'a>(to: impl IntoIterator<Item = &'a Process>, signal: Signal
     for process in to {
         kill_process(process.pid, signal).ok();
     }
+}
+
+/// Asks those below this process to end, and the group of the first of them as well where it cannot
+/// be seen who is in it. Who is stopped has to go on to hear it.
+pub(crate) fn ask_below(group: Option<Pid>, signal: Signal) {
+    let below = below(getpid());
+    for signal in [signal, Signal::CONT] {
+        match group.filter(|_| !is_listed()) {
+            Some(group) => {
+                kill_process_group(group, signal).ok();
+                send(below.iter().filter(|one| one.group != group.as_raw_pid()), signal);
+            }
+            None => send(&below, signal),
+        }
+    }
+}
+
+/// Whether `/proc` has the numbers of our pid namespace. That of another one is to be seen where a
+/// container was made without mounting its own, and its numbers are other processes here.
+fn is_listed() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    // From that of `/proc` down to ours; an old kernel tells only the first.
+    let numbers = field("NSpid:").or_else(|| field("Pid:")).unwrap_or_default();
+    numbers.trim() == getpid().as_raw_pid().to_string()
+}
+
+/// The children of this process that have not ended, by asking for each number whether it is one.
+fn children() -> Vec<Process> {
+    // Numbers are given out in turn, so those after ours up to the last one are likely. It takes
+    // seconds to ask for all of them.
+    let own = getpid().as_raw_pid();
+    let last = std::thread::Builder::new().spawn(|| nix::unistd::gettid().as_raw());
+    let last = last.ok().and_then(|thread| thread.join().ok());
+    let likely = last.filter(|last| *last > own).map_or(0..=0, |last| own..=last);
+    let found = children_among(likely);
+    if found.is_empty() { children_among(1..=LARGEST) } else { found }
+}
+
+fn children_among(numbers: RangeInclusive<i32>) -> Vec<Process> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let alive = |pid: &Pid| matches!(waitid(WaitId::Pid(*pid), options), Ok(None));
+    let process = |pid: Pid| {
+        let raw = nix::unistd::Pid::from_raw(pid.as_raw_pid());
+        let number = |id: nix::Result<nix::unistd::Pid>| id.map_or(0, nix::unistd::Pid::as_raw);
+        let (group, session) = (nix::unistd::getpgid(Some(raw)), nix::unistd::getsid(Some(raw)));
+        let parent = getpid().as_raw_pid();
+        Process { pid, parent, group: number(group), session: number(session) }
+    };
+    numbers.filter_map(Pid::from_raw).filter(alive).map(process).collect()
 }
 
 fn all() -> impl Iterator<Item = Process> {
@@ -58,7 +119,7 @@ fn parse(stat: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
-    use super::{below, parse};
+    use super::{below, children, is_listed, parse};
     use rustix::process::{Pid, getpid};
     use std::process::{Command, Stdio};
 
@@ -84,6 +145,13 @@ mod tests {
         let found: Vec<_> = below(getpid()).iter().map(|one| one.pid.as_raw_pid()).collect();
         let sleep: i32 = line.trim().parse().unwrap();
         assert!(found.contains(&sleep) && !found.contains(&getpid().as_raw_pid()));
+        // The same without the list, as far as that goes.
+        assert!(is_listed());
+        let found = children();
+        let shell_pid = Pid::from_child(&shell);
+        let child = found.iter().find(|one| one.pid == shell_pid).unwrap();
+        assert!(below(getpid()).contains(child), "{child:?}");
+        assert!(found.iter().all(|one| one.pid.as_raw_pid() != sleep), "not a child: {found:?}");
         super::kill_process(Pid::from_raw(sleep).unwrap(), super::Signal::KILL).ok();
         shell.wait().unwrap();
     }
