@@ -22,6 +22,9 @@ const PAGE: usize = 1000;
 /// How many bytes of text an entry has beyond its holder.
 const MAX_DETAIL: usize = 512;
 
+/// What the trail says of a lease that was taken away once nothing runs under it any more.
+pub const STOPPED: &str = "what ran under it has stopped";
+
 /// One line of the audit trail. It tells what happened and never decides anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sprag::{Mode, Strategy, Wait};
 
 use super::value;
@@ -41,9 +41,11 @@ pub(crate) struct Asking {
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "5m", value_parser = value::duration)]
     takeover: Option<Duration>,
-    /// Take the lock from whoever holds it, past the queue: breaks the protection
-    #[arg(long, conflicts_with_all = ["takeover", "wait"])]
-    pub(crate) force: bool,
+    /// Take the lock from whoever holds it, past the queue. `run` enters when the old command is
+    /// dead, or has to be; with `now` beside it, which breaks the protection
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "dead", conflicts_with_all = ["takeover", "wait"])]
+    force: Option<Force>,
     /// The exit code if somebody else holds it, instead of 75
     #[arg(short = 'E', long, value_name = "N")]
     conflict_exit_code: Option<u8>,
@@ -52,7 +54,26 @@ pub(crate) struct Asking {
     pub(crate) reason: Option<String>,
 }
 
+/// When whoever takes a lock by force enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Force {
+    /// When the command of the old holder is dead, or has to be
+    Dead,
+    /// At once
+    Now,
+}
+
 impl Asking {
+    /// Whether the lock is taken from anybody.
+    pub(crate) const fn is_forced(&self) -> bool {
+        self.force.is_some()
+    }
+
+    /// Whether it is entered beside the old command.
+    pub(crate) fn enters_now(&self) -> bool {
+        self.force == Some(Force::Now)
+    }
+
     /// How long to wait, if something was said about that.
     pub(crate) fn wait(&self) -> Option<Wait> {
         if self.nonblock { Some(Wait::No) } else { self.wait.map(wait_for) }
@@ -74,7 +95,7 @@ impl Asking {
 
     /// What to do about a holder that is in the way.
     pub(crate) fn strategy(&self) -> Strategy {
-        match (self.force, self.takeover) {
+        match (self.is_forced(), self.takeover) {
             (true, _) => Strategy::ForceAcquire,
             (_, Some(after)) => Strategy::StealStale { after },
             _ => Strategy::Retry,

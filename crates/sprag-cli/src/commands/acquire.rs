@@ -7,7 +7,7 @@ use serde_json::json;
 use sprag::{LockGuard, LockRequest, Ticket, Wait};
 use tokio::time::timeout;
 
-use super::Outcome;
+use super::{Outcome, aftermath};
 use crate::args::Acquire;
 use crate::code::Code;
 use crate::config::Settings;
@@ -36,9 +36,13 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
     let signals = Signals::block(&STOPPING)
         .map_err(|error| Failure::new(Code::System, format!("cannot wait for signals: {error}")))?;
     let opened =
-        Opened::open_with(&context.settings, |locks| locks.allow_force(args.asking.force))?;
+        Opened::open_with(&context.settings, |locks| locks.allow_force(args.asking.is_forced()))?;
     context.block_on(async {
         let ttl = args.asking.ttl(&context.settings);
+        let before = match args.asking.is_forced() {
+            true => opened.inspect(args.name.as_str()).await?.holders,
+            false => Vec::new(),
+        };
         let asked = time::now();
         let guard = match take(args, context, &opened, ttl, &signals).await {
             Ok(Taking::Taken(guard)) => *guard,
@@ -52,6 +56,9 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
             }
             Err(error) => return Err(error.into()),
         };
+        if let Some(warning) = aftermath::warning(&before, aftermath::until(&before)) {
+            context.output.note(&warning);
+        }
         let mode = guard.mode();
         let waited = time::ago(asked);
         // Making the ticket renews the lease; counted from before, the store ends it later.

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use serde_json::json;
 use sprag::{HolderView, LockView};
 
-use super::{Outcome, suggest};
+use super::{Outcome, aftermath, suggest};
 use crate::args::Break;
 use crate::code::Code;
 use crate::context::Context;
@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::held;
 use crate::output::plain::one_line;
+use crate::output::time;
 use crate::output::view::{self, shell_word};
 use crate::store::Opened;
 
@@ -40,6 +41,7 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
             }
             other => other?,
         };
+        let until = aftermath::until(holders.iter().copied());
         let who: Vec<_> = broken.iter().map(|holder| &holder.worker_id).collect();
         let next = seen.waiters.first().map(|waiter| waiter.holder.worker_id.as_str());
         if context.output.json {
@@ -50,6 +52,7 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
                 "broken": who,
                 "next": next,
                 "forced": args.force,
+                "may_run_until": until.map(time::rfc3339),
             }));
         } else if !context.output.quiet {
             let next = next.map(|next| format!("; next in queue: {}", one_line(next)));
@@ -59,6 +62,9 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
             context.output.line(&format!(
                 "broke {name:?}: token {token} of {who} (its lease was {lease}){next}"
             ));
+            if let Some(warning) = aftermath::warning(holders.iter().copied(), until) {
+                context.output.line(&warning);
+            }
             if let Some(item) = args.name.as_str().strip_prefix("work/") {
                 let free = format!("sprag work recover {}", shell_word(item));
                 context.output.note(&format!("a claim has a branch too, which goes with: {free}"));

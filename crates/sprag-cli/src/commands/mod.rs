@@ -1,6 +1,7 @@
 //! The commands. One file each.
 
 mod acquire;
+mod aftermath;
 mod breaking;
 mod check;
 mod completions;

@@ -11,6 +11,7 @@
 mod alarm;
 mod bell;
 pub(crate) mod environment;
+pub(crate) mod forced;
 mod give_back;
 pub(crate) mod guardian;
 mod hold;
@@ -37,16 +38,17 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use serde_json::json;
-use sprag::Loss;
 use sprag::clock::{BootClock, Clock};
+use sprag::{Fence, LeaseId, LockName, Loss};
 
+use self::forced::Forced;
 use self::hold::{End, Hold};
 use self::holding::Holding;
 use self::notify::Notify;
 use self::plan::Plan;
 use self::progress::{Progress, say};
 use self::report::Report;
-use self::signals::{FORWARDED, Signals};
+use self::signals::{FORWARDED, Received, Signals};
 use self::socket::Desk;
 use self::taken::{Taken, Taking};
 use self::wait::Waited;
@@ -137,6 +139,7 @@ impl<'a> Session<'a> {
         let asking = AtomicUsize::new(0);
         let (plan, output) = (self.plan, &self.context.output);
         let client = self.opened.client().clone();
+        let forced = Forced::look(plan, &client)?;
         let mut progress = Progress::new(plan, &client, &holder, &asking, output, &self.notify);
         let waited = wait::wait(plan, &client, &asking, &mut progress, &self.signals);
         let spoke = progress.waited();
@@ -162,7 +165,10 @@ impl<'a> Session<'a> {
                         tokens.join(", ")
                     ));
                 }
-                self.hold(*taken, &holder)
+                match forced.outlast(&client, &*taken, &self.signals, output).map_err(bug)? {
+                    None => self.hold(*taken, &holder),
+                    Some(signal) => self.leave(*taken, signal),
+                }
             }
             Waited::Answered(Ok(Taking::Done(view))) => {
                 self.skip(&done_text(plan, &view));
@@ -206,9 +212,7 @@ impl<'a> Session<'a> {
         let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
         if let Some(signal) = self.signals.next_that_ends() {
-            drop(taken);
-            wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
-            return Ok(("interrupted", Exit::signal(signal.number)));
+            return self.leave(taken, signal);
         }
         let lifeline = self.opened.client().lifeline();
         // Where the lock does not end with the session, somebody has to give it back.
@@ -238,6 +242,20 @@ impl<'a> Session<'a> {
         self.release(taken, end, lost)
     }
 
+    /// Gives everything back, as a signal said before anything was started.
+    fn leave(&mut self, taken: Taken, signal: Received) -> Result<(&'static str, Exit), Failure> {
+        drop(taken);
+        wait::leave(self.opened.client(), &self.signals).map_err(bug)?;
+        Ok(("interrupted", Exit::signal(signal.number)))
+    }
+
+    /// Tells whoever took the locks away that nothing runs under them any more.
+    fn confirm(&self, taken: &[(LockName, LeaseId, Fence)]) {
+        for (name, lease, fence) in taken {
+            self.opened.client().note_stopped(name, *lease, *fence);
+        }
+    }
+
     fn release(
         &mut self,
         taken: Taken,
@@ -249,6 +267,10 @@ impl<'a> Session<'a> {
             self.ward.end_all();
         }
         let valid = taken.guards().iter().all(sprag::LockGuard::is_valid);
+        let known: Vec<_> = taken.guards().iter().map(forced::known).collect();
+        if lost && taken.guards().iter().any(forced::is_taken_away) {
+            self.confirm(&known);
+        }
         let released = if lost {
             // What is left of it is given back by the client's thread, or ends with the session:
             // the store may be why it was lost, and is not waited for.
@@ -262,6 +284,7 @@ impl<'a> Session<'a> {
                 let message = format!("lost lock {name:?} while the command ran");
                 let failure = Failure::new(Code::Lost, message).fact("cause", loss.to_string());
                 failure.print(&self.context.output);
+                self.confirm(&known);
                 true
             }
             _ => false,

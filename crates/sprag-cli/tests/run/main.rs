@@ -6,6 +6,7 @@ mod containers;
 mod deadlock;
 mod death;
 mod ends;
+mod forced;
 mod given_back;
 mod input;
 mod loss;

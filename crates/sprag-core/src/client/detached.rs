@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::{Client, Released};
+use crate::audit::{AuditEntry, AuditKind, STOPPED};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::fence::Fence;
 use crate::id::LeaseId;
 use crate::loss::Loss;
-use crate::name::IntoLockName;
+use crate::name::{IntoLockName, LockName};
 use crate::store::{self, Bind, Grant, Renewal, Renewed};
 
 impl Client {
@@ -44,6 +46,19 @@ impl Client {
             Some(Renewed::Lost(loss)) => Err(Error::lost(loss).on(&name)),
             Some(Renewed::Unknown) => Err(Error::unknown_renewal(&name)),
             None => Err(Error::lost(Loss::StateLost).on(&name)),
+        }
+    }
+
+    /// Tells the audit trail that what ran under a lease that was taken away has
+    /// [stopped](STOPPED): whoever took it by force may wait for that. Some time later, and only
+    /// where the store keeps a trail.
+    pub fn note_stopped(&self, name: &LockName, lease: LeaseId, fence: Fence) {
+        let core = &self.inner.core;
+        if self.capability().audit {
+            let (unix_ms, holder) = (core.clock.unix_micros() / 1000, self.inner.holder.clone());
+            let kind = AuditKind::Lost;
+            let entry = AuditEntry::new(unix_ms, name.clone(), kind, fence, lease, holder);
+            core.notes.add(entry.detail(STOPPED));
         }
     }
 
