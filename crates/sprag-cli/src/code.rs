@@ -105,8 +105,8 @@ touched. Take all locks at once, `sprag run a,b -- ...`, or always in one order.
     Nested, "SP021", "nested", USAGE, "\
 The lock is held by this process tree already: you run inside a `sprag run` of
 the same name, and would wait for yourself. Leave the inner one away, or say
-`--reentrant` to run the command under the lock that is held. That goes as far as
-the outer run has it: under a shared lock nobody is alone.";
+`--reentrant` to run the command under the lock that is held. That goes as far
+as the outer run has it: under a shared lock nobody is alone.";
     /// The store does not answer.
     Unavailable, "SP030", "unavailable", UNAVAILABLE, "\
 The store cannot be reached or did not answer in time. What was asked for may or
