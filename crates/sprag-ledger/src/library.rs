@@ -116,6 +116,27 @@ impl Library {
         Ok(())
     }
 
+    /// The same, but a record that cannot be read is left out and told in the log: it must not
+    /// hide all others from people who look for it.
+    pub(crate) fn take_in_readable(
+        &self,
+        found: &[(LockName, RefName, Option<Oid>)],
+        sent: Moment,
+    ) -> Result<()> {
+        match self.take_in(found.to_vec(), sent) {
+            Err(error) if error.is_corrupt() && found.len() == 1 => {
+                tracing::warn!(%error, lock = found[0].0.as_str(), "a damaged record is left out");
+                Ok(())
+            }
+            Err(error) if error.is_corrupt() => {
+                let (first, second) = found.split_at(found.len() / 2);
+                self.take_in_readable(first, sent)?;
+                self.take_in_readable(second, sent)
+            }
+            taken => taken,
+        }
+    }
+
     /// What we know better, because we wrote it and the read is late.
     fn newer(&self, name: &LockName, version: u64, sent: Moment) -> Option<Copy> {
         let known = self.shelf().get(name).cloned()?;
@@ -288,7 +309,7 @@ impl Library {
         let locks = self.ledger.list(RefName::locks())?;
         let locks = locks.into_iter().filter_map(|(at, tip)| Some((at.to_lock()?, at, Some(tip))));
         let locks: Vec<_> = locks.collect();
-        self.take_in(locks.clone(), sent)?;
+        self.take_in_readable(&locks, sent)?;
         let named: BTreeSet<_> = {
             let shelf = self.shelf();
             let copies = locks.iter().filter_map(|(name, ..)| shelf.get(name));

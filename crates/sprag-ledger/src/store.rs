@@ -448,7 +448,7 @@ fn list(library: &Library, listing: &Listing) -> Result<Page> {
     wanted.sort();
     let mut locks = Vec::new();
     for chunk in wanted.chunks(READ_AT_ONCE) {
-        library.take_in(chunk.to_vec(), sent)?;
+        library.take_in_readable(chunk, sent)?;
         let views = chunk.iter().filter_map(|(name, ..)| library.view(name));
         locks.extend(
             views.filter(|view| view.is_contended() || (!listing.contended && view.is_locked())),

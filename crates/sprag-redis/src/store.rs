@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use futures_util::future::{Either, select, try_join_all};
+use futures_util::future::{Either, join_all, select};
 use futures_util::stream::iter;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
@@ -432,7 +432,15 @@ impl Store for RedisStore {
             let names = names::page(self, listing, after.as_ref(), PAGE).await?;
             let Some(last) = names.last().cloned() else { break };
             let looks = names.iter().map(|name| self.look(Operation::List, name));
-            for view in try_join_all(looks).await? {
+            for view in join_all(looks).await {
+                // A damaged record must not hide the others.
+                let view = match view {
+                    Err(error) if error.is_corrupt() => {
+                        tracing::warn!(%error, "a damaged record is left out");
+                        continue;
+                    }
+                    view => view?,
+                };
                 if !view.is_locked() && !view.is_contended() {
                     // Nobody has taken it off the list: it is used often, or has just ended.
                     self.run(Operation::List, &view.name, Command::Reap).await?;

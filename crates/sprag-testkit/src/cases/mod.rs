@@ -232,6 +232,7 @@ cases! { $
     }
     record {
         a_damaged_record_fails_closed
+        a_damaged_record_hides_no_other
         a_newer_record_fails_closed
     }
     clocks {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 use sprag_core::record::{CURRENT_FORMAT, Record};
+use sprag_core::store::Listing;
 
 use crate::harness::Harness;
 use crate::support::{LONG, name};
@@ -29,6 +30,24 @@ pub async fn a_damaged_record_fails_closed(harness: &dyn Harness) {
     fails_closed(harness, "empty", "").await;
     fails_closed(harness, "cut", &good[..good.len() / 2]).await;
     fails_closed(harness, "flipped", &good.replace("fence", "fance")).await;
+}
+
+/// F74: a damaged record is not in the way of whoever lists the others.
+pub async fn a_damaged_record_hides_no_other(harness: &dyn Harness) {
+    let client = harness.client().await;
+    let guards = [
+        client.lock("before").ttl(LONG).acquire().await.unwrap(),
+        client.lock("damaged").ttl(LONG).acquire().await.unwrap(),
+        client.lock("of others").ttl(LONG).acquire().await.unwrap(),
+    ];
+    // Where no record can be written by hand, all of them are there.
+    let damaged = harness.write_record(&name("damaged"), "{").await;
+    let page = harness.client().await.list(&Listing::default()).await.unwrap();
+    let listed: Vec<_> = page.locks.iter().map(|view| view.name.as_str()).collect();
+    let good = listed.iter().filter(|name| **name != "damaged").count();
+    assert_eq!(good, 2, "{listed:?}");
+    assert!(damaged || listed.len() == 3, "{listed:?}");
+    drop(guards);
 }
 
 /// F75: a record written by a newer version is not guessed at.

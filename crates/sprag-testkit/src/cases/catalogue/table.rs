@@ -151,7 +151,11 @@ pub const CATALOGUE: &[Tested] = &[
     ], ""),
     tested("F72", &[], "process cases: fork"),
     tested("F73", &["limits::a_ttl_out_of_range_is_refused"], ""),
-    tested("F74", &["record::a_damaged_record_fails_closed"], ""),
+    tested(
+        "F74",
+        &["record::a_damaged_record_fails_closed", "record::a_damaged_record_hides_no_other"],
+        "",
+    ),
     tested("F75", &["record::a_newer_record_fails_closed"], ""),
     tested("F76", &["election::a_paused_leader_is_deposed_first"], ""),
     tested("F77", &[
