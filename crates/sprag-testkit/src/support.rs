@@ -5,6 +5,7 @@
 //! busy. Only where the passing of time is what is tested, such as the end of a lease, it calls
 //! [`let_time_pass`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,15 @@ pub fn times(few: u32, many: u32) -> u32 {
 pub fn sized(everyday: usize, full: usize) -> usize {
     let asked = std::env::var("SPRAG_SIZE").is_ok_and(|value| value == "full");
     if asked || torture() { full } else { everyday }
+}
+
+/// A folder for files that need not last: in memory, where there is room enough. Databases and
+/// repositories make and remove thousands of small files.
+pub fn scratch_folder() -> PathBuf {
+    const ENOUGH: u64 = 1 << 30;
+    let memory = PathBuf::from("/dev/shm");
+    let free = rustix::fs::statvfs(&memory).map_or(0, |found| found.f_bavail * found.f_frsize);
+    if free >= ENOUGH { memory } else { std::env::temp_dir() }
 }
 
 /// The time.

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::scratch_folder;
+
 /// How a repository keeps its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefFormat {
@@ -41,9 +43,7 @@ impl Repository {
         format: RefFormat,
         options: &[&str],
     ) -> Option<Self> {
-        // In memory where that is possible: a repository makes and removes many small files.
-        let memory = tempfile::tempdir_in("/dev/shm");
-        let folder = memory.or_else(|_| tempfile::tempdir());
+        let folder = tempfile::tempdir_in(scratch_folder());
         let folder = folder.expect("there is room for temporary files");
         let repository = Self { folder, program: program.into() };
         let mut init = repository.command();

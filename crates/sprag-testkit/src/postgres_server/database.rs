@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::{Place, free_port, shell};
+use crate::support::scratch_folder;
 
 /// Starts the server unless it is there. Where nothing has to last, nothing is flushed to the disk.
 ///
@@ -123,7 +124,7 @@ fn server() -> &'static Place {
     static SERVER: OnceLock<(Place, File)> = OnceLock::new();
     let (place, _) = SERVER.get_or_init(|| {
         let user = rustix::process::getuid().as_raw();
-        let folder = std::env::temp_dir().join(format!("sprag-postgres-{user}"));
+        let folder = scratch_folder().join(format!("sprag-postgres-{user}"));
         let users = File::create(folder.with_extension("users")).expect("a file can be made");
         users.lock_shared().expect("files can be locked");
         let mut start = shell(START, &folder, free_port());
