@@ -40,7 +40,7 @@ pub const ALL: &[&str] = &[
     "cancel_leaks",
     "lost_never_told",
     "asking_counts_as_renewal",
-    "shortening_ignored",
+    "renewal_shortens",
     "renewal_undoes_upgrade",
     "downgrade_counts_when_answered",
     "fixed_lease_is_overdue",

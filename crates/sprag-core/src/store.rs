@@ -217,7 +217,8 @@ pub struct Renewal {
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// Its new length, counted from now.
+    /// Its new length, counted from now. If it lasts for longer already, its end stays: renewals may
+    /// overtake each other on their way.
     pub ttl: Duration,
     /// What the lease lives by from now on.
     pub bind: Bind,

@@ -131,7 +131,7 @@ impl Clerk {
         let ours = Some(self.presence.id);
         let held = record.holders.iter().find(|hold| hold.lease == renewal.lease);
         let waits = record.waiters.iter().any(|w| w.lease == renewal.lease && w.session == ours);
-        let held = held.is_some_and(|hold| hold.session == ours && hold.ttl_ms == ttl_ms);
+        let held = held.is_some_and(|hold| hold.session == ours && hold.ttl_ms >= ttl_ms);
         let over = self.library.tended().is_over(renewal.lease, self.library.clock.now());
         renewal.bind == Bind::Keep && (held || waits) && !over
     }

@@ -182,12 +182,18 @@ fn a_queue_of_readers_writers_and_permits_is_kept() {
         ..pair.clone()
     };
     let first = Role { priority: 1, ..writer.clone() };
+    let shortener = Role { shortens: true, ..writer.clone() };
     let trier = Role { queue: false, ..writer.clone() };
     let one = Role { modes: &queue::TAKE_ONE, ..Role::permits() };
     let both = Role { modes: &queue::TAKE_ALL, ..Role::permits() };
     let pair = Queue { operator: true, sessions: true, ..pair.clone() };
     let mut models = vec![
         ("queue, two writers, an operator, late requests", pair, 100_000),
+        (
+            "queue, renewals that overtake each other",
+            of(1, vec![shortener.clone(), shortener]),
+            100_000,
+        ),
         ("queue, three writers", of(0, vec![first, writer.clone(), writer.clone()]), 100_000),
         (
             "queue, two readers and a writer",

@@ -66,7 +66,7 @@ fn script() -> String {
         for (with, without) in [
             ("call('TIME')", "{ seconds, micros }"),
             ("'PX', ARGV[4])", "'PXAT', millis + ARGV[4])"),
-            ("call('PEXPIRE', KEYS[1], ARGV[4])", "call('PEXPIREAT', KEYS[1], millis + ARGV[4])"),
+            ("call('PEXPIRE', KEYS[1], ttl)", "call('PEXPIREAT', KEYS[1], millis + ttl)"),
             ("TRAIL, '*'", "TRAIL, string.format('%.0f-*', millis)"),
         ] {
             script = script.replace(with, without);

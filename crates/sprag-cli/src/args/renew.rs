@@ -11,7 +11,7 @@ use super::{Lease, value};
 pub(crate) struct Renew {
     #[command(flatten)]
     pub(crate) lease: Lease,
-    /// How long it lasts from now on [default: as long as before]
+    /// How long it lasts from now on, at least [default: as long as before]
     #[arg(long, value_name = "DURATION", value_parser = value::duration)]
     pub(crate) ttl: Option<Duration>,
 }

@@ -123,7 +123,7 @@ impl Core {
         let claim = RenewalClaim { core: self, lease };
         let renewal = Renewal { name: lease.name.clone(), lease: lease.id, ttl, bind };
         let sent = self.now();
-        lease.with(|tenure| tenure.asked_to_last(ttl, sent));
+        lease.with(|tenure| tenure.asked_to_last(ttl));
         let request = self.store.renew(std::slice::from_ref(&renewal));
         let answers = self.request(Operation::Renew, RENEWAL_TIMEOUT, request).await;
         let answer = answers.map_err(|error| error.on(&lease.name))?.into_iter().next();
@@ -196,7 +196,7 @@ impl Core {
     /// Releases by lease id until the store has answered, or until the lease is over anyway,
     /// but not for longer than `limit`.
     pub(crate) async fn release(&self, lease: &Lease, limit: Duration) -> Result<Released> {
-        let limit = lease.with(|tenure| tenure.ttl()).min(limit);
+        let limit = lease.with(|tenure| tenure.longest()).min(limit);
         let request = || self.store.release(&lease.name, lease.id);
         self.insist(Operation::Release, limit, request).await.map_err(|error| error.on(&lease.name))
     }

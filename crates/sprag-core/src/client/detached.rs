@@ -12,7 +12,8 @@ use crate::name::{IntoLockName, LockName};
 use crate::store::{self, Bind, Grant, Renewal, Renewed};
 
 impl Client {
-    /// Renews a lease that is known by its id, for `ttl` from now. What it lives by stays as it is.
+    /// Renews a lease that is known by its id, for `ttl` from now. If it lasts for longer already, it
+    /// stays so. What it lives by stays as it is.
     ///
     /// # Errors
     ///

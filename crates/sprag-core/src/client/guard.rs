@@ -189,10 +189,11 @@ impl LockGuard {
         }
     }
 
-    /// Makes the lease last `ttl` from now on, and be renewed to that length.
+    /// Makes the lease last at least `ttl` from now on, and be renewed to that length.
     ///
-    /// It sets, it does not add. It never brings a lost lock back. Unanswered, it leaves the
-    /// lease good for the shorter of the two lengths, until a renewal is answered.
+    /// It sets, it does not add. It never brings a lost lock back, and never ends one earlier than
+    /// it would have ended: to end it, release it. Unanswered, it changes nothing, whenever it
+    /// arrives at the store.
     ///
     /// # Errors
     ///

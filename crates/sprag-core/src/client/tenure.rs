@@ -57,9 +57,10 @@ pub(crate) struct Tenure {
     held_since: Moment,
     /// The store counts the current TTL from this moment or from a later one.
     anchor: Option<Moment>,
-    /// A shorter TTL was asked for and nobody knows whether the store has done it: then the lease
-    /// ends here.
-    cap: Option<Moment>,
+    /// The end that an earlier renewal was good for. A shorter one leaves it as it is.
+    good_until: Moment,
+    /// The longest that the store was ever asked for, answered or not.
+    longest: Duration,
     /// The store counts the life of a waiter from this moment or from a later one. Asking again
     /// writes nothing there, so it moves the anchor but not this.
     alive: Option<Moment>,
@@ -90,7 +91,8 @@ impl Tenure {
             max_hold,
             held_since: Moment::START,
             anchor: None,
-            cap: None,
+            good_until: Moment::START,
+            longest: ttl,
             alive: None,
             queued: false,
             retry_at: None,
@@ -109,6 +111,11 @@ impl Tenure {
 
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// How long the store may keep it at most, from its last renewal on.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
     }
 
     /// What may be believed to be held.
@@ -132,8 +139,7 @@ impl Tenure {
     }
 
     pub(crate) fn deadline(&self) -> Moment {
-        let deadline = end_of(self.anchor.unwrap_or(Moment::START), self.ttl);
-        self.cap.map_or(deadline, |cap| cap.min(deadline))
+        end_of(self.anchor.unwrap_or(Moment::START), self.ttl).max(self.good_until)
     }
 
     // ---- asking -----------------------------------------------------------------------------
@@ -216,7 +222,7 @@ impl Tenure {
     /// It could not be released, so its end is left to the store, which counts from now at the
     /// latest.
     pub(crate) fn leave_to_store(&mut self, now: Moment) {
-        self.left_until = Some(now.plus(self.ttl));
+        self.left_until = Some(now.plus(self.longest));
     }
 
     /// Whether its end was left to the store.
@@ -292,14 +298,9 @@ impl Tenure {
         begin
     }
 
-    /// A renewal to `ttl` is about to be sent. If its answer is lost it may still have been done,
-    /// and a shorter lease than before ends earlier in the store.
-    pub(crate) fn asked_to_last(&mut self, ttl: Duration, sent: Moment) {
-        if mutant!("shortening_ignored") {
-            return;
-        }
-        let end = end_of(sent, ttl);
-        self.cap = Some(self.cap.map_or(end, |cap| cap.min(end)));
+    /// A renewal to `ttl` is about to be sent. If its answer is lost it may still be done.
+    pub(crate) fn asked_to_last(&mut self, ttl: Duration) {
+        self.longest = self.longest.max(ttl);
     }
 
     fn check_or_asking(&mut self, now: Moment) -> bool {
@@ -324,10 +325,12 @@ impl Tenure {
                 {
                     self.grant = Some(*grant);
                 }
+                if self.phase == Phase::Holding {
+                    self.good_until = self.deadline();
+                }
                 self.ttl = ttl;
                 self.anchor = self.anchor.max(Some(sent));
                 self.alive = self.anchor;
-                self.cap = None;
                 self.retry_at = None;
             }
             // It was under way when the lock was granted, and tells what was true before.
@@ -357,13 +360,10 @@ impl Tenure {
         self.retry_at = Some(now.plus((self.ttl / 12).min(Duration::from_secs(1))));
     }
 
-    /// A renewal is over, or was given up before it was answered: then nothing is known.
+    /// A renewal is over, or was given up before it was answered: then nothing is known, but no
+    /// renewal makes the lease end earlier.
     pub(crate) fn renewal_over(&mut self) {
         self.renewing = false;
-        if self.cap.is_some_and(|cap| cap <= self.deadline()) {
-            // Whether the lease is shorter now is found out by renewing it.
-            self.retry_at = self.retry_at.or(self.anchor);
-        }
     }
 }
 
@@ -488,17 +488,22 @@ mod tests {
     }
 
     #[test]
-    fn an_unanswered_shortening_counts_until_it_is_known() {
+    fn a_shorter_renewal_leaves_the_end_where_it_is() {
         let short = Duration::from_millis(1_000);
         let mut tenure = held_from(0, 0);
         assert!(tenure.begin_extension());
-        tenure.asked_to_last(short, at(500));
+        tenure.asked_to_last(short);
+        tenure.renewed(&Renewed::Held(grant()), short, at(500), at(510));
         tenure.renewal_over();
-        assert_eq!(tenure.deadline(), at(1_490));
-        assert!(tenure.due() <= at(500), "it is renewed at once");
-        assert!(tenure.begin_renewal(at(510)));
-        tenure.renewed(&Renewed::Held(grant()), TTL, at(510), at(520));
-        assert_eq!(tenure.deadline(), at(3_480));
+        assert_eq!((tenure.deadline(), tenure.ttl()), (at(2_970), short));
+        assert!(tenure.due() <= at(834), "it is renewed as often as the shorter one needs");
+        assert!(tenure.begin_renewal(at(2_500)));
+        tenure.renewed(&Renewed::Held(grant()), short, at(2_500), at(2_510));
+        assert_eq!(tenure.deadline(), at(3_490));
+        // What could not be released is over when the longest is that was asked for.
+        tenure.leave_to_store(at(2_600));
+        tenure.end();
+        assert_eq!(tenure.due(), at(5_600));
     }
 
     #[test]
@@ -534,7 +539,7 @@ mod tests {
     fn an_unanswered_lengthening_changes_nothing() {
         let mut tenure = held_from(0, 0);
         assert!(tenure.begin_extension());
-        tenure.asked_to_last(TTL * 2, at(500));
+        tenure.asked_to_last(TTL * 2);
         tenure.renewal_over();
         assert_eq!(tenure.deadline(), at(2_970));
         assert!(!tenure.is_suspect());

@@ -369,8 +369,11 @@ impl Step<'_> {
                 self.promote();
                 return Outcome::Gone(Loss::Adopted);
             }
+            // One that was overtaken in the network asks for less than was granted since: the end
+            // of a lease only moves forward, and who wants to end it releases it.
+            let least = if mutant!("renewal_shortens") { 0 } else { hold.left_ms(self.context) };
+            hold.ttl_ms = ttl_ms.max(least);
             hold.renewed_ms = now;
-            hold.ttl_ms = ttl_ms;
             if let Some(session) = rebind {
                 hold.session = session;
                 // Who takes it over renews it; until then nobody does.

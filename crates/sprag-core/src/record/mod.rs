@@ -159,6 +159,16 @@ impl Hold {
         self.renewed_ms.saturating_add(self.ttl_ms)
     }
 
+    /// How long it lasts from now on, if nobody renews it. Not longer than after its last renewal,
+    /// also if the clock has gone back since. Without a clock that all share it counts from when it
+    /// is seen: then that is its whole length.
+    fn left_ms(&self, context: &Context<'_>) -> u64 {
+        match context.expiry {
+            Expiry::Clock => self.expires_ms().saturating_sub(context.now_ms).min(self.ttl_ms),
+            Expiry::Observed => self.ttl_ms,
+        }
+    }
+
     /// How long it may be silent before it is overdue. It renews every third of its TTL: one that
     /// is merely between two renewals, or late with one, is not.
     fn patience_ms(&self) -> u64 {

@@ -199,6 +199,22 @@ fn a_lease_is_good_until_the_last_millisecond() {
     assert!(is_granted(&renew(record, 1, TTL - 1)));
 }
 
+/// A renewal for less may have been overtaken by one for more, which was answered.
+#[test]
+fn a_renewal_never_moves_the_end_back() {
+    let to = |ttl_ms| Command::Renew { lease: lease(1), ttl_ms, rebind: None };
+    let end = |record: &Record| (record.holders[0].renewed_ms, record.holders[0].expires_ms());
+    let record = acquire(Record::default(), 1, 1_000).record;
+    let record = run(record, to(30 * TTL), 1_500).record;
+    let late = run(record, to(5), 3_000);
+    assert!(is_granted(&late) && late.changed, "it is a sign of life all the same");
+    assert_eq!(end(&late.record), (3_000, 1_500 + 30 * TTL));
+    // Nor does a clock that has gone back move it further than a whole length from now.
+    let back = run(late.record, to(5), 500).record;
+    assert_eq!(end(&back), (500, 500 + 28_500));
+    assert_eq!(end(&run(back, to(40 * TTL), 600).record), (600, 600 + 40 * TTL));
+}
+
 #[test]
 fn a_dead_session_loses_what_it_held_and_waited_for() {
     let mut record = acquire(Record::default(), 1, 0).record;

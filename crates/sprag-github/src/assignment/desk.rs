@@ -121,7 +121,8 @@ impl Desk {
         };
         let mut note = claim.note.clone();
         note.heartbeat_last = self.wall_clock();
-        note.ttl_ms = Some(millis(renewal.ttl));
+        // As on every store, a renewal to less does not end it earlier.
+        note.ttl_ms = note.ttl_ms.max(Some(millis(renewal.ttl)));
         self.client.edit_comment(claim.comment, &note.to_comment())?;
         let fence = Fence::new(claim.comment).unwrap_or(Fence::ZERO);
         Ok(Renewed::Held(Grant { fence, mode: Mode::Exclusive, took_over: false }))

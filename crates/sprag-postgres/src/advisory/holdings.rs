@@ -49,8 +49,10 @@ impl Holdings {
         until: Moment,
         line: Option<Line>,
     ) {
-        let holding = Holding { session, name: name.clone(), until, line };
-        guarded(&self.held).insert(lease, holding);
+        let mut held = guarded(&self.held);
+        // A renewal to less does not end it earlier.
+        let until = held.get(&lease).map_or(until, |before| before.until.max(until));
+        held.insert(lease, Holding { session, name: name.clone(), until, line });
     }
 
     /// How the server has noted a lock that may still be bare.

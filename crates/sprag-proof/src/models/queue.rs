@@ -43,7 +43,7 @@ pub struct Queue {
     /// What the clients do.
     pub rule: Rule,
     /// What happened so far.
-    pub happened: Arc<Happened<16>>,
+    pub happened: Arc<Happened<17>>,
 }
 
 /// What one client does.
@@ -57,6 +57,8 @@ pub struct Role {
     pub queue: bool,
     /// Whether it converts what it holds.
     pub converts: bool,
+    /// Whether it also renews what it holds for less than the TTL.
+    pub shortens: bool,
 }
 
 /// What the clients do.
@@ -81,7 +83,7 @@ pub const TAKE_ALL: [Mode; 1] = [Mode::Permits { count: 2, of: PERMITS }];
 
 impl Role {
     const fn new(modes: &'static [Mode]) -> Self {
-        Self { modes, priority: 0, queue: true, converts: false }
+        Self { modes, priority: 0, queue: true, converts: false, shortens: false }
     }
 
     /// Wants the lock for itself, and queues.
@@ -128,6 +130,7 @@ impl Queue {
                 WAITER_DIED,
                 CONFIRMED,
                 RENEWED,
+                OVERTAKEN,
                 WITHDRAWN,
                 UPGRADED,
                 DOWNGRADED,
@@ -149,6 +152,7 @@ const EXPIRED: &str = "a holder's lease ran out";
 const WAITER_DIED: &str = "a waiter was dropped for its silence";
 const CONFIRMED: &str = "a client whose grant was old renewed before it entered";
 const RENEWED: &str = "a holder renewed";
+const OVERTAKEN: &str = "a short renewal came after a longer one";
 const WITHDRAWN: &str = "an upgrade was withdrawn";
 const UPGRADED: &str = "an upgrade waited for readers";
 const DOWNGRADED: &str = "a writer became a reader";
@@ -223,6 +227,8 @@ struct Request {
 enum What {
     Acquire(Mode),
     Renew,
+    /// For one tick less than the TTL.
+    RenewShort,
     /// To a mode, from a fence.
     Convert(Mode, u64),
     Withdraw,
@@ -248,6 +254,8 @@ pub enum Action {
     Acquire(usize, Mode),
     /// The client sends a sign of life.
     Renew(usize),
+    /// The client renews what it holds, for one tick less.
+    RenewShort(usize),
     /// The client asks for another mode.
     Convert(usize, Mode),
     /// The client no longer wants to be upgraded.
@@ -383,6 +391,9 @@ impl Queue {
             actions.push(Action::Acquire(index, lease.wish));
             return;
         };
+        if role.shortens {
+            actions.push(Action::RenewShort(index));
+        }
         if !role.converts {
             return;
         }

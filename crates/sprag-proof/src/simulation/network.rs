@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::Command;
 use sprag_core::store::{
-    Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
-    Request,
+    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal,
+    Renewed, Request,
 };
 use sprag_core::{
     AuditEntry, AuditQuery, Capability, Error, ErrorKind, LeaseId, LockName, LockView, Operation,
@@ -109,6 +109,9 @@ struct Message {
 enum Repeatable {
     No,
     Yes,
+    /// And it is done whenever it arrives, also after those that were sent later. Renewals never move
+    /// the end of a lease back, so nobody has to keep them in order.
+    Whenever,
     /// An acquire, where the store still knows the lease. Where it does not, the contract wants it to
     /// refuse what comes late, as nobody could tell it from a new one.
     IfKnown(LockName),
@@ -254,6 +257,7 @@ impl Journey {
     /// Lets the store do what is asked, unless a later request has overtaken it.
     fn act<T>(&self, act: &impl Fn(&mut World) -> Result<T>, copy: bool) -> Option<Result<T>> {
         let given_up = copy || self.message.given_up.load(Ordering::SeqCst);
+        let given_up = given_up && !matches!(self.message.repeatable, Repeatable::Whenever);
         let mut world = self.sim.world();
         let repeated = match &self.message.repeatable {
             Repeatable::IfKnown(name) if copy => self.message.leases.first().map(|it| (name, *it)),
@@ -324,7 +328,9 @@ impl Store for Connection {
     async fn renew(&self, leases: &[Renewal]) -> Result<Vec<Renewed>> {
         let (renewals, session) = (leases.to_vec(), self.session);
         let ids = leases.iter().map(|renewal| renewal.lease).collect();
-        self.send(Operation::Renew, ids, Repeatable::Yes, move |world| {
+        let keeps = leases.iter().all(|renewal| renewal.bind == Bind::Keep);
+        let repeatable = if keeps { Repeatable::Whenever } else { Repeatable::Yes };
+        self.send(Operation::Renew, ids, repeatable, move |world| {
             let mut renew = |renewal: &Renewal| {
                 let outcome = world.run(&renewal.name, &Command::renew(renewal, session));
                 world.with(&renewal.name, |record, _| outcome.into_renewed(record, renewal))

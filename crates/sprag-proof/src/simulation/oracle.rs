@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sprag_core::clock::{Clock, Moment};
-use sprag_core::{Fence, LeaseId, LockGuard, Loss, Mode, margin};
+use sprag_core::{Fence, LeaseId, LockGuard, Loss, Mode};
 
 use super::clock::SimClock;
 use super::journal::Who;
@@ -122,15 +122,6 @@ impl Held {
             Claim::Guard(guard) => Some(guard),
             Claim::Away { .. } | Claim::Nothing => None,
         }
-    }
-
-    /// Takes the guard out to make its lease last `ttl`: it may be the shorter for it.
-    pub(crate) fn take_for(&self, ttl: Duration) -> Option<LockGuard> {
-        let guard = self.take(None)?;
-        if let Claim::Away { until, .. } = &mut *self.claim() {
-            *until = (*until).min(self.clock.now().plus(ttl).minus(margin(ttl)));
-        }
-        Some(guard)
     }
 
     pub(crate) fn put(&self, guard: LockGuard) {

@@ -63,8 +63,7 @@ impl Worker {
 
     async fn extend(&mut self, held: &Held) {
         let ttl = self.dice.time(500, 30_000);
-        // A shorter lease may count from now on.
-        let Some(mut guard) = held.take_for(ttl) else { return };
+        let Some(mut guard) = held.take(None) else { return };
         let extended = guard.extend(ttl).await;
         self.note(if extended.is_ok() { "extended" } else { "not extended" }, held.lock, 0);
         held.put(guard);

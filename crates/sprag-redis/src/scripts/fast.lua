@@ -137,13 +137,13 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
 elseif command == 'keep' and call('GET', KEYS[1]) == lease then
   local numbers = call('HGET', KEYS[2], 'n')
   if numbers and #numbers >= SHORTEST then
-    local format, fence, tickets, keep, _, _, soonest, behind, kind, listed, odd, place, _, waiters, holder,
-      recent = struct.unpack(NUMBERS, numbers)
-    local ttl = tonumber(ARGV[4])
+    local format, fence, tickets, keep, renewed, was, soonest, behind, kind, listed, odd, place, _, waiters,
+      holder, recent = struct.unpack(NUMBERS, numbers)
     read_clock()
+    local ttl = longer(tonumber(ARGV[4]), renewed, was)
     if kind == ONE and waiters == 0 and format == FORMAT and holder == lease
       and now + ttl + DAY <= keep then
-      call('PEXPIRE', KEYS[1], ARGV[4])
+      call('PEXPIRE', KEYS[1], ttl)
       numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, now, ttl, soonest, behind, ONE, listed,
         odd, place, 0, 0, lease, #recent, recent)
       call('HSET', KEYS[2], 'n', numbers)

@@ -84,6 +84,12 @@ local function has_session(text)
   return string.byte(text) ~= 45
 end
 
+-- How long a lease lasts that is renewed to `ttl`: its end only moves forward, as the renewal may have
+-- been overtaken by a longer one. See `Hold::left_ms`.
+local function longer(ttl, renewed, was)
+  return math.max(ttl, math.min(renewed + was - now, was))
+end
+
 local function read_clock()
   local time = call('TIME')
   now_us = time[1] * 1000000 + time[2]

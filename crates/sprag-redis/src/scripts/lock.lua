@@ -487,7 +487,7 @@ function commands.renew()
       promote()
       return '{"gone":"adopted"}'
     end
-    hold.renewed, hold.ttl = now, ttl
+    hold.renewed, hold.ttl = now, longer(ttl, hold.renewed, hold.ttl)
     if session == '-' then
       hold.text = string.rep('-', 32) .. lease .. '1' .. string.sub(hold.text, 66)
     elseif session then

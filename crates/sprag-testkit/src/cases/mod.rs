@@ -134,7 +134,7 @@ cases! { $
     extend {
         extending_sets_the_length
         a_failed_extension_leaves_the_lock_valid
-        an_unanswered_shorter_extension_counts
+        a_shorter_extension_never_ends_it_earlier
         an_extension_never_resurrects
         renewals_are_answered_one_by_one
     }

@@ -163,8 +163,7 @@ DECLARE
 BEGIN
   UPDATE sprag.lock AS k
     SET version = k.version + 1, holders = sprag.with_hold(k.holders,
-      sprag.hold_of(k.holders, asked) || jsonb_build_object('renewed_ms', us / 1000,
-        'ttl_ms', command -> 'ttl_ms'))
+      sprag.renewed(sprag.hold_of(k.holders, asked), (command ->> 'ttl_ms')::bigint, us / 1000))
     WHERE k.space = ns AND k.name = lock AND k.plain_lease IS NULL AND k.waiting = 0
       AND NOT command ? 'rebind' AND sprag.hold_of(k.holders, asked) IS NOT NULL
       AND NOT EXISTS (SELECT FROM jsonb_array_elements(k.holders) AS all_of(one)
@@ -186,7 +185,9 @@ DECLARE
 BEGIN
   WITH renewed AS (
     UPDATE sprag.lock AS k
-      SET version = k.version + 1, plain_us = us, plain_ttl_ms = (wanted ->> k.plain_lease)::bigint
+      SET version = k.version + 1, plain_us = us,
+        plain_ttl_ms = sprag.longer((wanted ->> k.plain_lease)::bigint, k.plain_us / 1000,
+          k.plain_ttl_ms, us / 1000)
       WHERE k.ctid = ANY (rows) AND wanted ? k.plain_lease
         AND k.plain_us / 1000 + k.plain_ttl_ms > us / 1000
         AND (k.waiting = 0 OR k.patience_ms > us / 1000)

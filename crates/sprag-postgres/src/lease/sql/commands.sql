@@ -202,7 +202,7 @@ BEGIN
     s.outcome := '{"gone": "adopted"}';
     RETURN;
   ELSIF hold IS NOT NULL THEN
-    hold := hold || jsonb_build_object('renewed_ms', s.now_ms, 'ttl_ms', command -> 'ttl_ms');
+    hold := sprag.renewed(hold, (command ->> 'ttl_ms')::bigint, s.now_ms);
     IF command -> 'rebind' = 'false' THEN
       hold := (hold - 'session') || jsonb_build_object('fixed', true, 'party', asked);
     ELSIF command ? 'rebind' THEN

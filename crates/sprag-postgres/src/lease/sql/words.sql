@@ -10,6 +10,17 @@ RETURN coalesce((mode -> 'permits' ->> 'count')::bigint, 0);
 CREATE FUNCTION sprag.expires_of(lease jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN (lease ->> 'renewed_ms')::bigint + (lease ->> 'ttl_ms')::bigint;
 
+-- How long a lease lasts that is renewed to `ttl`: its end only moves forward, as the renewal may have
+-- been overtaken by a longer one. See `Hold::left_ms`.
+CREATE FUNCTION sprag.longer(ttl bigint, renewed_ms bigint, was bigint, now_ms bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN greatest(ttl, least(renewed_ms + was - now_ms, was));
+
+CREATE FUNCTION sprag.renewed(hold jsonb, ttl bigint, now_ms bigint) RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+RETURN hold || jsonb_build_object('renewed_ms', now_ms, 'ttl_ms', sprag.longer(ttl,
+  (hold ->> 'renewed_ms')::bigint, (hold ->> 'ttl_ms')::bigint, now_ms));
+
 CREATE FUNCTION sprag.arrival_of(wait jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN (wait ->> 'arrived_ms')::bigint - (wait ->> 'priority')::bigint * 10000;
 

@@ -149,11 +149,14 @@ impl State {
 impl Slot {
     /// Only the ages of those requests are looked at whose answer may move the deadline.
     fn forget_age(&mut self) {
-        use What::{Acquire, Renew};
+        use What::{Acquire, Renew, RenewShort};
         match self {
-            Self::Sent { request, .. } if matches!(request.what, Acquire(_) | Renew) => {}
+            Self::Sent { request, .. }
+                if matches!(request.what, Acquire(_) | Renew | RenewShort) => {}
             Self::Answered {
-                what: Renew, reply: Reply::Granted(_) | Reply::NotGranted, ..
+                what: Renew | RenewShort,
+                reply: Reply::Granted(_) | Reply::NotGranted,
+                ..
             }
             | Self::Answered { what: Acquire(_), reply: Reply::NotGranted, .. }
             | Self::Empty => {}

@@ -1,14 +1,14 @@
 //! What each step of the model does.
 
 use sprag_core::record::{
-    Acquire, Applied, Command, Context, EventKind, Expiry, Outcome, Steal, apply,
+    Acquire, Applied, Command, Context, EventKind, Expiry, Hold, Outcome, Record, Steal, apply,
 };
 use sprag_core::{Fence, Holder, LeaseId, Loss, Mode, PartyId, SessionId};
 
 use super::{
-    Action, BROKEN, CONFIRMED, Client, DOWNGRADED, EXPIRED, HANDED_OVER, Held, LATE, Lease, Queue,
-    RENEWED, REPEATED, REPLAYED, REPLY_LOST, Reply, Request, Rule, SESSION_DIED, SHARED, Slot,
-    State, TRIED, UPGRADED, WAITER_DIED, WITHDRAWN, What,
+    Action, BROKEN, CONFIRMED, Client, DOWNGRADED, EXPIRED, HANDED_OVER, Held, LATE, Lease,
+    OVERTAKEN, Queue, RENEWED, REPEATED, REPLAYED, REPLY_LOST, Reply, Request, Rule, SESSION_DIED,
+    SHARED, Slot, State, TRIED, UPGRADED, WAITER_DIED, WITHDRAWN, What,
 };
 use crate::models::judge::{granted, judge};
 
@@ -31,6 +31,7 @@ impl Queue {
             Action::Tick => self.tick(state),
             Action::Acquire(index, mode) => self.send_acquire(state, index, mode)?,
             Action::Renew(index) => send(&mut state.clients[index], What::Renew)?,
+            Action::RenewShort(index) => send(&mut state.clients[index], What::RenewShort)?,
             Action::Convert(index, to) => {
                 let client = &mut state.clients[index];
                 let believed = client.lease.as_ref()?.held?.fence;
@@ -112,7 +113,7 @@ impl Queue {
         // A lease that ran out stays as it is until somebody reaps it.
         let oldest = NOW_MS - self.ttl_ms();
         for hold in &mut state.record.holders {
-            hold.renewed_ms = (hold.renewed_ms - TICK_MS).max(oldest);
+            hold.renewed_ms = (hold.renewed_ms - TICK_MS).max(NOW_MS - hold.ttl_ms);
         }
         for wait in &mut state.record.waiters {
             wait.renewed_ms = (wait.renewed_ms - TICK_MS).max(oldest);
@@ -155,12 +156,21 @@ impl Queue {
     fn apply(&self, state: &mut State, request: Request) -> Option<Applied> {
         let command = self.command(request)?;
         let before = state.record.holders.len();
+        let ends = |record: &Record| {
+            let hold = record.holders.iter().find(|hold| hold.lease == lease_id(request.lease));
+            hold.map(Hold::expires_ms)
+        };
+        let end = ends(&state.record);
         let was_gone = state.record.gone.iter().any(|gone| gone.lease == lease_id(request.lease));
         let applied = self.run(state, &command);
         let repeat =
             matches!((&command, &applied.outcome), (Command::Acquire(_), Outcome::Granted(_)));
         if repeat && !applied.changed {
             self.happened.note(REPEATED);
+        }
+        let less = NOW_MS + self.ttl_ms() - TICK_MS;
+        if request.what == What::RenewShort && end.is_some_and(|end| end > less) {
+            self.happened.note(OVERTAKEN);
         }
         if was_gone && matches!(command, Command::Acquire(_)) {
             self.happened.note(REPLAYED);
@@ -226,6 +236,9 @@ impl Queue {
         let lease = lease_id(request.lease);
         Some(match request.what {
             What::Renew => Command::Renew { lease, ttl_ms: self.ttl_ms(), rebind: None },
+            What::RenewShort => {
+                Command::Renew { lease, ttl_ms: self.ttl_ms() - TICK_MS, rebind: None }
+            }
             What::Release => Command::Release { lease },
             What::Withdraw => Command::Withdraw { lease },
             What::Convert(to, fence) => {
@@ -265,11 +278,15 @@ impl Queue {
             (What::Acquire(_), Reply::NotGranted) if !self.roles_queue(lease) => {
                 client.lease = None;
             }
-            (What::Acquire(_) | What::Renew, Reply::NotGranted) => lease.anchor = age,
+            (What::Acquire(_) | What::Renew | What::RenewShort, Reply::NotGranted) => {
+                lease.anchor = age;
+            }
             (_, Reply::Granted(grant)) => {
                 let first = lease.held.is_none();
                 match (what, self.rule) {
                     (What::Convert(..), _) => {}
+                    // As good as a longer one that was sent a tick before.
+                    (What::RenewShort, _) => lease.anchor = lease.anchor.min(age + 1),
                     (_, Rule::DeadlineFromReply) => lease.anchor = 0,
                     (What::Renew, _) | (_, Rule::GrantCountsFromRepeat) => lease.anchor = age,
                     _ => {}

@@ -26,7 +26,8 @@ if held then
   if attempt < who.attempt then
     return { 'late', now_us }
   elseif attempt > who.attempt then
-    call('PEXPIRE', KEYS[1], ttl)
+    -- What was extended meanwhile stays so.
+    call('PEXPIRE', KEYS[1], math.max(ttl, call('PTTL', KEYS[1])))
     call('HSET', KEYS[2], 'who', ARGV[6])
   end
   return { 'yes', now_us, fenced and tonumber(known[1] or 0) or 0 }

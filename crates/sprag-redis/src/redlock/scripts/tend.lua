@@ -87,10 +87,14 @@ else
     detached = '0'
     call('HSET', KEYS[2], 'owner', owner)
   end
+  -- Its end only moves forward: this may have been overtaken by a longer one. What is left is not
+  -- more than it lasted before, also if the clock has gone back.
+  local left = call('PTTL', KEYS[1])
+  ttl = math.max(ttl, who.lease == lease and math.min(left, who.ttl) or left)
   call('PEXPIRE', KEYS[1], ttl)
   if who.lease == lease then
     call('HSET', KEYS[2], 'who',
-      string.format('%s%s%.0f:%s:%s', lease, detached, who.attempt, ARGV[3], who.about))
+      string.format('%s%s%.0f:%.0f:%s', lease, detached, who.attempt, ttl, who.about))
   end
   keep(ttl, known[3])
 end

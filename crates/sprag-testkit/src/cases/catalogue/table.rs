@@ -197,7 +197,7 @@ pub const CATALOGUE: &[Tested] = &[
     tested("FAULTS 8", &["lost::failed_renewals_do_not_lose_the_lock"], ""),
     tested("FAULTS 9", &[
         "extend::a_failed_extension_leaves_the_lock_valid",
-        "extend::an_unanswered_shorter_extension_counts",
+        "extend::a_shorter_extension_never_ends_it_earlier",
     ], ""),
     tested("FAULTS 10", &[
         "extend::an_extension_never_resurrects",
