@@ -59,10 +59,14 @@ fn findings(info: &Info, server: &Server) -> Vec<Finding> {
         ),
     });
     if let Some(left) = server.closed_for() {
-        findings.push(Finding::warn(format!(
+        let text = format!(
             "quarantine: it was restarted and may have forgotten locks; none is granted for {} s",
             left.as_secs() + 1
-        )));
+        );
+        let how = server.longest.how_to_end();
+        findings.push(
+            Finding::warn(text).fix(format!("if nobody holds a lock from before, type {how}")),
+        );
     }
     findings.push(Finding::note("deaths: a holder that died is succeeded when its TTL ends"));
     findings
@@ -80,7 +84,7 @@ mod tests {
     #[test]
     fn what_weakens_the_promise_is_told() {
         let worst = |text: &str| {
-            let longest = Arc::new(Longest::new("longest".into(), Duration::ZERO));
+            let longest = Arc::new(Longest::new("longest".into(), "open".into(), Duration::ZERO));
             let server = Server::new("redis", Quarantine::default(), longest);
             findings(&Info::read(text), &server)
                 .into_iter()

@@ -99,6 +99,11 @@ impl Keys {
         format!("{{{}}}:longest", self.prefix)
     }
 
+    /// What an operator sets to end all quarantines.
+    pub(crate) fn open(&self) -> String {
+        format!("{{{}}}:open", self.prefix)
+    }
+
     /// Where a process is woken.
     pub(crate) fn channel(&self, session: SessionId) -> String {
         format!("{{{}}}:wake:{session}", self.prefix)

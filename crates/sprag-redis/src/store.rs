@@ -298,7 +298,7 @@ impl Start {
         let keys = Keys::new(config.prefix.clone(), matches!(config.place, Place::Cluster(_)));
         let dialer = Dialer::new(&config);
         let ear = Ear::new().map_err(|e| ended().caused_by(e))?;
-        let longest = Arc::new(Longest::new(keys.longest(), config.longest_ttl));
+        let longest = Arc::new(Longest::new(keys.longest(), keys.open(), config.longest_ttl));
         let way = Way::start(config.clone(), &longest, opened)?;
         Ok(Self { config, way, longest, dialer, ear, keys })
     }

@@ -84,7 +84,7 @@ impl Link {
     /// One of several of `store` that are asked together. It connects when something is asked.
     /// Whether one of them may have forgotten its locks is not decided here.
     pub(crate) fn in_company(config: RedisConfig, store: &'static str) -> Result<Self> {
-        let longest = Longest::new(String::new(), config.longest_ttl);
+        let longest = Longest::new(String::new(), String::new(), config.longest_ttl);
         let server = Server::new(store, Quarantine::Never, Arc::new(longest));
         let mut link = Self::new(config, server, None)?;
         link.in_company = true;

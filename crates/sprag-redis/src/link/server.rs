@@ -76,19 +76,31 @@ impl Server {
         }
         tracing::warn!(target: "sprag::redis", ?left, "the server was restarted: no locks for now");
         known.forgot = Some(now.minus(since));
-        if first { Ok(()) } else { Err(closed(left)) }
+        if first { Ok(()) } else { Err(self.closed(left)) }
+    }
+
+    fn closed(&self, left: Duration) -> Trouble {
+        let (left, how) = (left.as_secs() + 1, self.longest.how_to_end());
+        let message = format!(
+            "the server was restarted and may have forgotten who holds what: no lock is granted for \
+             another {left} s; set its appendonly to yes and appendfsync to always to avoid this. If \
+             nobody holds a lock from before, end it now: {how}"
+        );
+        Trouble::new(ErrorKind::Busy, message)
     }
 
     /// Fails while the server may have forgotten who holds what.
     pub(crate) fn may_grant(&self) -> Result<(), Trouble> {
-        self.closed_for().map_or(Ok(()), |left| Err(closed(left)))
+        self.closed_for().map_or(Ok(()), |left| Err(self.closed(left)))
     }
 
     /// How long no lock will be granted, if so.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
         let mut known = self.lock();
-        let until = known.forgot?.plus(self.longest.of_anybody());
-        let left = Some(until.since(BootClock.now())).filter(|left| !left.is_zero());
+        let began = known.forgot?;
+        let until = began.plus(self.longest.of_anybody());
+        let left = Some(until.since(BootClock.now()));
+        let left = left.filter(|left| !left.is_zero() && !self.longest.is_ended(began));
         if left.is_none() {
             known.forgot = None;
         }
@@ -130,15 +142,6 @@ impl Server {
     }
 }
 
-fn closed(left: Duration) -> Trouble {
-    let left = left.as_secs() + 1;
-    let message = format!(
-        "the server was restarted and may have forgotten who holds what: no lock is granted for \
-         another {left} s; set its appendonly to yes and appendfsync to always to avoid this"
-    );
-    Trouble::new(ErrorKind::Busy, message)
-}
-
 fn as_i64(moment: Moment) -> i64 {
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
@@ -146,9 +149,11 @@ fn as_i64(moment: Moment) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::longest::MOST;
 
     fn server(quarantine: Quarantine, longest: u64) -> Server {
-        let longest = Longest::new("longest".into(), Duration::from_secs(longest));
+        let configured = Duration::from_secs(longest);
+        let longest = Longest::new("longest".into(), "open".into(), configured);
         Server::new("redis", quarantine, Arc::new(longest))
     }
 
@@ -183,6 +188,23 @@ mod tests {
         assert!(server.closed_for().unwrap() > Duration::from_secs(590));
         assert_eq!(server.longest.learn(None), 0);
         assert!(server.may_grant().is_err());
+    }
+
+    #[test]
+    fn a_ttl_of_months_closes_it_for_minutes() {
+        let server = self::server(Quarantine::Witnessed, 30);
+        server.meet(&info("a", 0, 0)).unwrap();
+        server.longest.uses(Duration::from_secs(300 * 24 * 3600));
+        server.longest.learn(Some("25920000000"));
+        assert!(server.meet(&info("b", 0, 0)).is_err());
+        assert!(server.closed_for().unwrap() <= MOST);
+        // Unless more is asked for.
+        let patient = self::server(Quarantine::Witnessed, 3600);
+        patient.meet(&info("a", 0, 0)).unwrap();
+        patient.longest.uses(Duration::from_secs(300 * 24 * 3600));
+        assert!(patient.meet(&info("b", 0, 0)).is_err());
+        let left = patient.closed_for().unwrap();
+        assert!(left > MOST && left <= Duration::from_secs(3600), "{left:?}");
     }
 
     #[test]

@@ -25,7 +25,11 @@ pub(super) async fn diagnose(nodes: &Nodes, fences: bool) -> Result<Vec<Finding>
         let (address, left) = (nodes.link(*node).address(), left / 1000 + 1);
         let text =
             format!("{address} was restarted, may have forgotten locks and rests for {left} s");
-        findings.push(Finding::warn(text));
+        let how = format!(
+            "if nobody holds a lock from before, type redis-cli HDEL '{}' rest there",
+            nodes.mark()
+        );
+        findings.push(Finding::warn(text).fix(how));
     }
     for (node, _) in &census.fresh {
         let address = nodes.link(*node).address();

@@ -13,6 +13,7 @@ use super::RedlockConfig;
 use super::answer::{Blank, Said};
 use super::nodes::{Failures, Nodes};
 use crate::config::Quarantine;
+use crate::longest::MOST;
 use crate::script::Script;
 
 /// Who is in use asks so often which nodes have forgotten something, so that they are let in while
@@ -30,7 +31,7 @@ pub(super) struct Membership {
     census: Duration,
     /// How long ago a node must have forgotten its locks before the others are asked about them.
     settled: Duration,
-    /// The longest lease that this process has asked for, in milliseconds.
+    /// The longest lease that this process has asked for, in milliseconds, up to [`MOST`].
     longest_ms: AtomicU64,
     /// When the nodes were asked last, in milliseconds since the start of the clock.
     asked_ms: AtomicU64,
@@ -64,7 +65,8 @@ impl Membership {
 
     /// Somebody asks for a lease of this length.
     pub(super) fn uses(&self, ttl: Duration) {
-        self.longest_ms.fetch_max(millis(ttl), Ordering::Relaxed);
+        // Of those that are longer the nodes know which are not over.
+        self.longest_ms.fetch_max(millis(ttl.min(MOST)), Ordering::Relaxed);
     }
 
     /// Whether it is time to ask again which nodes have forgotten something. True for one caller.

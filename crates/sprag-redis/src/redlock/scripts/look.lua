@@ -9,7 +9,7 @@ if ARGV[1] == 'lock' then
   return { held and 'held' or 'free', now_us, held and describe(held) or false, fence }
 end
 if is_marked() then
-  return { 'marked', now_us, longest, math.max(tonumber(mark[2] or 0) - now, 0) }
+  return { 'marked', now_us, math.max(longest, long_left()), math.max(tonumber(mark[2] or 0) - now, 0) }
 end
 -- A life begins when a node is first seen to have forgotten its locks, and is forgotten with the next
 -- ones. So whoever was slow to let it in cannot mean a later one.
@@ -21,10 +21,10 @@ if not life or string.sub(life, 1, #this) ~= this then
 end
 if ARGV[3] ~= life then
   local age = now - math.floor(tonumber(string.sub(life, #this + 1)) / 1000)
-  return { 'blank', now_us, life, math.max(age, 0), longest }
+  return { 'blank', now_us, life, math.max(age, 0), math.max(longest, long_left()) }
 end
 local rest = tonumber(ARGV[2])
 call('HSET', KEYS[3], 'run', this, 'saved', stamp,
   'rest', string.format('%.0f', now + rest))
 call('HDEL', KEYS[3], 'life')
-return { 'marked', now_us, longest, rest }
+return { 'marked', now_us, math.max(longest, long_left()), rest }

@@ -9,11 +9,22 @@
 
 local mark, saved, longest, stamp
 
+-- The longest lease that was ever asked for counts for no more than this many milliseconds. Those that
+-- are longer are noted one by one, with their ends, and no longer count when they are over.
+local SHORT_MS = 15 * 60000
+local LONG_KEY = KEYS[3] .. ':long'
+
+-- How long the longest of those lasts.
+local function long_left()
+  local last = call('ZREVRANGE', LONG_KEY, 0, 0, 'WITHSCORES')[2]
+  return last and math.max(tonumber(last) - now, 0) or 0
+end
+
 -- What is written on the node about itself.
 local function read_mark()
   mark = call('HMGET', KEYS[3], 'saved', 'rest', 'longest')
   saved = tostring(call('LASTSAVE'))
-  longest = tonumber(mark[3] or 0)
+  longest = math.min(tonumber(mark[3] or 0), SHORT_MS)
   -- A server that is restarted within the second of its last save has the same time of it: it is
   -- not noted before that second is over.
   stamp = tonumber(saved) < tonumber(time[1]) and saved or ''
@@ -46,11 +57,20 @@ local function abstention()
   end
 end
 
--- The longest lease that anybody asked for is how long a node rests that has forgotten it. Asked
+-- The longest lease that anybody has or asked for is how long a node rests that has forgotten it. Asked
 -- after `abstention`.
 local function note_length(ttl)
-  if ttl > longest then
-    call('HSET', KEYS[3], 'longest', ttl)
+  if math.min(ttl, SHORT_MS) > longest then
+    call('HSET', KEYS[3], 'longest', math.min(ttl, SHORT_MS))
+  end
+end
+
+-- Notes a lease that this node has voted for, or is asked to extend, if it is one of the longer ones.
+local function note_long(ttl, lease)
+  if ttl > SHORT_MS then
+    call('ZREMRANGEBYSCORE', LONG_KEY, '-inf', string.format('%.0f', now))
+    call('ZADD', LONG_KEY, 'GT', string.format('%.0f', now + ttl), lease)
+    call('PEXPIRE', LONG_KEY, long_left())
   end
 end
 

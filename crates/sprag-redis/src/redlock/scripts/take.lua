@@ -30,11 +30,14 @@ if held then
     call('PEXPIRE', KEYS[1], math.max(ttl, call('PTTL', KEYS[1])))
     call('HSET', KEYS[2], 'who', ARGV[6])
   end
+  note_long(ttl, lease)
   return { 'yes', now_us, fenced and tonumber(known[1] or 0) or 0 }
 end
+note_long(ttl, lease)
 local fence = enter(known[1])
 local sure = keep(ttl, known[2]) - ttl - KEEP_FREE_MS / 2
-if stamp ~= '' then
+-- Where it is noted one by one, each has to come by here.
+if stamp ~= '' and ttl <= SHORT_MS then
   call('HSET', KEYS[2], 'seen', string.format('%010.0f%013.0f%s', stamp, sure, ARGV[3]))
 end
 return { 'yes', now_us, tonumber(fence) }

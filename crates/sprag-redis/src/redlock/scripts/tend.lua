@@ -33,12 +33,17 @@ local mine = held == lease
 
 if what == 'free' then
   -- Not what a later attempt of the same lease has got.
-  mine = mine and who.attempt <= tonumber(ARGV[3])
+  local later = mine and who.attempt > tonumber(ARGV[3])
+  mine = mine and not later
   if mine then
     call('DEL', KEYS[1])
   end
+  if not later then
+    call('ZREM', LONG_KEY, lease)
+  end
   return { mine and 'yes' or 'no', now_us, fence }
 elseif what == 'end' then
+  call('ZREM', LONG_KEY, lease)
   local reason = reason_of(known[4], known[5], lease)
   if mine then
     call('DEL', KEYS[1])
@@ -51,6 +56,7 @@ elseif what == 'break' then
   mine = held and (mine or string.sub(redis.sha1hex(held), 1, 32) == lease)
   if mine then
     call('DEL', KEYS[1])
+    call('ZREM', LONG_KEY, held)
     bury(known[4], known[5], lease, ARGV[3], known[3])
   end
   return { mine and 'yes' or 'no', now_us, fence }
@@ -60,6 +66,9 @@ local no = abstention()
 if what == 'extend' and (not no or no[1] == 'rests') then
   -- Also if it is not held here: others may extend it.
   note_length(tonumber(ARGV[3]))
+  if not reason_of(known[4], known[5], lease) then
+    note_long(tonumber(ARGV[3]), lease)
+  end
 end
 if no then
   return no
