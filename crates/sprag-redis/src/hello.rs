@@ -11,8 +11,8 @@ use crate::resp::{FromValue as _, Value};
 /// The oldest version that has all we need: `SET` with `PXAT`, ranges without their ends.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// How often a server writes its log to the disk; not in the answer to `INFO`.
-pub(crate) const FSYNC: [&str; 3] = ["CONFIG", "GET", "appendfsync"];
+/// When a server writes its log to the disk, and `no-appendfsync-on-rewrite`; not in the answer to `INFO`.
+pub(crate) const FSYNC: [&str; 3] = ["CONFIG", "GET", "*appendfsync*"];
 
 /// The answer to `INFO`, and to [`FSYNC`] where it matters.
 #[derive(Clone, Debug)]
@@ -39,17 +39,24 @@ impl Info {
 
     /// Learns how often it is written, if the server tells.
     pub(crate) fn learn_fsync(&mut self, answer: Value) {
-        if let Some((name, value)) = <(String, String)>::from_value(answer) {
-            self.0.insert(name, value);
+        let words = Vec::<String>::from_value(answer).unwrap_or_default();
+        for pair in words.chunks_exact(2) {
+            self.0.insert(pair[0].clone(), pair[1].clone());
         }
     }
 
     /// Whether each acknowledged write is in a log that survives a crash of the server.
     ///
     /// Only if it is written before the answer. With `everysec`, what is answered while the disk is
-    /// busy with the last second is in no file yet: a server that is killed then forgets it.
+    /// busy with the last second is in no file yet: a server that is killed then forgets it. So does one
+    /// that does not write at once while it rewrites its log.
     pub(crate) fn has_log(&self) -> bool {
-        self.writes_log() && self.get("appendfsync") == "always"
+        self.writes_log() && self.get("appendfsync") == "always" && !self.stops_at_rewrite()
+    }
+
+    /// Whether nothing is written at once while the log is rewritten.
+    pub(crate) fn stops_at_rewrite(&self) -> bool {
+        self.get("no-appendfsync-on-rewrite") == "yes"
     }
 
     /// The eviction policy, if it may take locks away.
@@ -127,6 +134,19 @@ mod tests {
     }
 
     const GOOD: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
+
+    #[test]
+    fn a_log_that_is_not_written_at_once_is_none() {
+        let text = |word: &str| Value::Text(word.into());
+        let has_log = |always: &str, stops: &str| {
+            let mut info = Info::read("aof_enabled:1");
+            let words = ["no-appendfsync-on-rewrite", stops, "appendfsync", always].map(text);
+            info.learn_fsync(Value::List(words.into()));
+            info.has_log()
+        };
+        assert!(has_log("always", "no"));
+        assert!(!has_log("always", "yes") && !has_log("everysec", "no"));
+    }
 
     #[test]
     fn a_server_that_cannot_keep_the_promise_is_refused_with_the_fix() {
