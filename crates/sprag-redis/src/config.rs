@@ -33,7 +33,7 @@ pub struct RedisConfig {
     pub(crate) allow_eviction: bool,
     pub(crate) quarantine: Quarantine,
     pub(crate) longest_ttl: Duration,
-    pub(crate) min_replicas: u32,
+    pub(crate) min_replicas: Option<u32>,
     pub(crate) timeout: Duration,
 }
 
@@ -226,7 +226,7 @@ impl RedisConfig {
             allow_eviction: false,
             quarantine: Quarantine::default(),
             longest_ttl: Duration::from_secs(30),
-            min_replicas: 0,
+            min_replicas: None,
             timeout: Duration::from_secs(2),
         }
     }
@@ -297,11 +297,12 @@ impl RedisConfig {
         self
     }
 
-    /// How many replicas must have a lock before it counts as held; 0 by default. It makes the
+    /// How many replicas must have a lock before it counts as held. Behind Sentinel by default all that
+    /// the master has when it is connected to, elsewhere 0. It makes the
     /// loss of a lock in a failover unlikely, not impossible.
     #[must_use]
     pub const fn min_replicas(mut self, count: u32) -> Self {
-        self.min_replicas = count;
+        self.min_replicas = Some(count);
         self
     }
 

@@ -6,10 +6,11 @@ use sprag_core::{Operation, Result};
 use crate::hello::{FSYNC, Info};
 use crate::link::Server;
 use crate::script::Call;
+use crate::store::min_replicas;
 use crate::way::Way;
 
 /// Asks every server, and judges what it says.
-pub(crate) async fn diagnose(way: &Way) -> Result<Vec<Finding>> {
+pub(crate) async fn diagnose(way: &Way, configured: Option<u32>) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for link in way.links(Operation::Inspect).await? {
         let asked = link.ask::<String>(Call::plain(&["INFO"])).await;
@@ -18,13 +19,13 @@ pub(crate) async fn diagnose(way: &Way) -> Result<Vec<Finding>> {
         if let Ok(answer) = link.ask(Call::plain(&FSYNC)).await {
             info.learn_fsync(answer);
         }
-        findings.extend(self::findings(&info, &link.server));
+        findings.extend(self::findings(&info, &link.server, min_replicas(configured, &link)));
     }
     Ok(findings)
 }
 
 /// Judges what the server says about itself.
-fn findings(info: &Info, server: &Server) -> Vec<Finding> {
+fn findings(info: &Info, server: &Server, confirm: u32) -> Vec<Finding> {
     let mut findings = vec![Finding::good(format!("Redis {}, a master", info.version()))];
     findings.push(match info.evicts() {
         None => Finding::good("memory: no key is evicted (maxmemory-policy noeviction)"),
@@ -33,6 +34,9 @@ fn findings(info: &Info, server: &Server) -> Vec<Finding> {
     });
     findings.push(if info.has_log() {
         Finding::good("persistence: append-only file; locks survive a restart of the server")
+    } else if info.writes_log() && info.stops_at_rewrite() {
+        Finding::warn("persistence: a crash while the log is rewritten forgets the locks since")
+            .fix("type CONFIG SET no-appendfsync-on-rewrite no, and set it in redis.conf")
     } else if info.writes_log() {
         Finding::warn("persistence: a crash of the server forgets the locks of the last seconds")
             .fix("type CONFIG SET appendfsync always, and set it in redis.conf")
@@ -43,11 +47,16 @@ fn findings(info: &Info, server: &Server) -> Vec<Finding> {
     let replicas = info.get("connected_slaves");
     findings.push(if replicas == "0" {
         Finding::good("replicas: none, so no failover can forget a lock")
+    } else if confirm > 0 {
+        Finding::note(format!(
+            "replicas: {replicas}, of which {confirm} confirm each lock; a failover to another one may \
+             forget the last locks"
+        ))
     } else {
         Finding::warn(format!(
             "replicas: {replicas}; a failover may forget the last locks, and two may hold one"
         ))
-        .fix("check the fence where the work is written")
+        .fix(format!("add min_replicas={replicas} to the URL, so that they confirm each lock"))
     });
     findings.push(match server.jump() {
         Some(jump) => {
@@ -86,7 +95,7 @@ mod tests {
         let worst = |text: &str| {
             let longest = Arc::new(Longest::new("longest".into(), "open".into(), Duration::ZERO));
             let server = Server::new("redis", Quarantine::default(), longest);
-            findings(&Info::read(text), &server)
+            findings(&Info::read(text), &server, 0)
                 .into_iter()
                 .map(|finding| finding.health)
                 .max()
@@ -97,6 +106,8 @@ mod tests {
         assert_eq!(worst(good), Health::Note);
         assert_eq!(worst(&good.replace("aof_enabled:1", "aof_enabled:0")), Health::Warn);
         assert_eq!(worst(&good.replace("fsync:always", "fsync:everysec")), Health::Warn);
+        let stops = format!("{good}\nno-appendfsync-on-rewrite:yes");
+        assert_eq!(worst(&stops), Health::Warn);
         assert_eq!(worst(&good.replace("slaves:0", "slaves:1")), Health::Warn);
         assert_eq!(worst(&good.replace("noeviction", "allkeys-lru")), Health::Fail);
     }

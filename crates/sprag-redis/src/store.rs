@@ -1,6 +1,7 @@
 //! [`RedisStore`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -57,7 +58,8 @@ pub struct RedisStore {
     pub(crate) way: Arc<Way>,
     longest: Arc<Longest>,
     pub(crate) keys: Keys,
-    min_replicas: u32,
+    /// How many replicas have to confirm; all there are if it is not said.
+    min_replicas: Option<u32>,
     /// How long replicas may take to confirm.
     patience: Duration,
     session: SessionId,
@@ -123,21 +125,24 @@ impl RedisStore {
             // Also if there will be no answer.
             self.longest.uses(Duration::from_millis(ttl_ms));
         }
+        let asked_for = AtomicU32::new(0);
         let calls = |link: &Link| {
             let mut command = command.clone();
+            let min_replicas = min_replicas(self.min_replicas, link);
+            asked_for.store(min_replicas, Ordering::Relaxed);
             if let Command::Acquire(acquire) = &mut command {
                 // One that lay in a buffer until its caller gave up must not take the lock.
                 acquire.not_after_ms = link.not_after_ms();
             }
             let mut calls = vec![self.lock_call(keys.clone(), name, &command)];
-            if let (1.., Some((lease, ttl_ms))) = (self.min_replicas, granting) {
+            if let (1.., Some((lease, ttl_ms))) = (min_replicas, granting) {
                 // A grant that was handed over was written by somebody else. Renewing it makes it
                 // ours, so that replicas that have this have that.
                 if let Some(ttl_ms) = ttl_ms {
                     let renew = Command::Renew { lease, ttl_ms, rebind: None };
                     calls.push(self.lock_call(keys.clone(), name, &renew));
                 }
-                let (count, patience) = (self.min_replicas, self.patience.as_millis());
+                let (count, patience) = (min_replicas, self.patience.as_millis());
                 calls.push(Call::plain(&["WAIT", &count.to_string(), &patience.to_string()]));
             }
             calls
@@ -166,12 +171,15 @@ impl RedisStore {
         }
         if let (Some(confirmed), Outcome::Granted(_)) = (confirmed, &answer.outcome) {
             let count = self.way.understand::<u64>(confirmed)?;
-            if count < self.min_replicas.into() {
+            let min_replicas = asked_for.into_inner();
+            if count < min_replicas.into() {
+                // Behind Sentinel it may not be the master any more, or have fewer by now.
+                link.is_suspect();
                 // Unknown is what it is: the caller asks again, or gives it up.
                 let message = format!(
                     "{count} of the {} replicas that must have the lock have confirmed it: see \
                      INFO replication, or ask for fewer (min_replicas)",
-                    self.min_replicas
+                    min_replicas
                 );
                 return Err(error(ErrorKind::Unavailable, message).during(operation).on(name));
             }
@@ -243,6 +251,11 @@ impl RedisStore {
             self.wakeups.close(lease);
         }
     }
+}
+
+/// How many replicas of a server have to confirm what it grants.
+pub(crate) fn min_replicas(configured: Option<u32>, link: &Link) -> u32 {
+    configured.unwrap_or_else(|| if link.follows() { link.server.replicas() } else { 0 })
 }
 
 /// How long a lease lasts, as a command asks for it.
@@ -344,7 +357,7 @@ impl Store for RedisStore {
         if request.queue {
             // Whoever handed the lock over has told its fence. If replicas have to confirm it, they
             // have to be asked.
-            if self.min_replicas == 0
+            if min_replicas(self.min_replicas, &link) == 0
                 && let Some(fence) = self.wakeups.enter(request.lease)
             {
                 // Who is handed the lock pushed nobody aside.
@@ -486,6 +499,6 @@ impl Store for RedisStore {
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
-        diagnose::diagnose(&self.way).await
+        diagnose::diagnose(&self.way, self.min_replicas).await
     }
 }

@@ -105,6 +105,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
         let watched = rustix::io::dup(&line).ok().map(Arc::new);
         let mut state = self.shared.lock();
         (state.watched, state.line) = (watched, Some(line));
+        state.made = Some(BootClock.now());
     }
 
     fn trouble(&self, what: &str) -> Trouble {
@@ -167,6 +168,7 @@ impl<C: FnMut() -> Result<Line, Trouble>> Clerk<C> {
         match ready {
             Ok((watched, line)) => {
                 (state.watched, state.line) = (Some(Arc::new(watched)), Some(line));
+                state.made = Some(BootClock.now());
             }
             Err(trouble) => self.hang_up(&mut state, &trouble),
         }

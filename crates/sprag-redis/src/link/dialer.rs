@@ -32,6 +32,18 @@ impl Dialer {
         Self { place, login, tls, timeout: config.timeout }
     }
 
+    /// How to get a connection to each sentinel, and what it calls the master.
+    pub(crate) fn sentinels(&self) -> Vec<(String, Self)> {
+        let Place::Sentinel { master, sentinels, login } = &self.place else { return Vec::new() };
+        let login = Login { password: login.0.clone(), ..Login::default() };
+        let to = |address: &Address| Self {
+            place: Place::Server(address.clone()),
+            login: login.clone(),
+            ..self.clone()
+        };
+        sentinels.iter().map(|address| (master.clone(), to(address))).collect()
+    }
+
     /// What errors call the server.
     pub(crate) fn name(&self) -> String {
         self.place.to_string()

@@ -22,6 +22,7 @@ mod stream;
 mod tls;
 mod vigil;
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -46,6 +47,11 @@ use reply::Reply;
 use shared::Shared;
 use slot::Slot;
 
+/// Behind Sentinel, a connection that was not used for so long, or is so old, is made anew: whoever asks
+/// after a pause asks the master of now, and how many replicas it has is known.
+const PAUSE: Duration = Duration::from_secs(1);
+const OLD: Duration = Duration::from_secs(15);
+
 /// The way to one server.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -58,6 +64,8 @@ pub(crate) struct Link {
     timeout: Duration,
     /// Whether the server is one that sentinels name.
     follows: bool,
+    /// Those who hear it when another one is.
+    _ears: Vec<Ear>,
     /// Whether it is asked together with others, and one [`Vigil`] looks for all answers.
     in_company: bool,
     /// A forked child has a copy of this, but not the thread.
@@ -97,6 +105,7 @@ impl Link {
         let (digests, timeout) = (Arc::default(), config.timeout);
         let follows = matches!(config.place, Place::Sentinel { .. });
         let dialer = Dialer::new(&config);
+        let sentinels = dialer.sentinels();
         let (address, host) = (dialer.name(), config.place.host());
         let greeter =
             Greeter { dialer, config, server: Arc::clone(&server), digests: Arc::clone(&digests) };
@@ -120,7 +129,19 @@ impl Link {
         started.map_err(|e| no_thread(&e))?;
         let process = std::process::id();
         let in_company = false;
-        Ok(Self { shared, server, digests, address, host, timeout, follows, in_company, process })
+        let ears = follow(&sentinels, &shared).map_err(|e| no_thread(&e))?;
+        Ok(Self {
+            shared,
+            server,
+            digests,
+            address,
+            host,
+            timeout,
+            follows,
+            in_company,
+            process,
+            _ears: ears,
+        })
     }
 
     /// What errors call the server.
@@ -156,13 +177,24 @@ impl Link {
         Ok(())
     }
 
+    /// Whether sentinels say where the server is.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// It may not be the master any more: the sentinels are asked before anything else is.
+    pub(crate) fn is_suspect(&self) {
+        if self.follows {
+            self.shared.leave();
+        }
+    }
+
     /// Asks the server several things at once, in this order. Each may be refused by itself.
     pub(crate) async fn ask_all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
         let answers = self.send(&calls, self.digests.get().map(Vec::as_slice)).await?;
         if self.follows && answers.iter().any(|answer| is_no(answer, "READONLY")) {
             // The sentinels have chosen another master.
-            self.shared.lock().suspect = true;
-            self.shared.ring();
+            self.is_suspect();
             return Err(Trouble::no_answer(&self.address, "is not the master any more").into());
         }
         if answers.iter().any(|answer| is_no(answer, "NOSCRIPT")) {
@@ -176,6 +208,9 @@ impl Link {
     async fn send(&self, calls: &[Call], digests: Option<&[String]>) -> Result<Vec<Value>> {
         if !self.is_own() {
             return Err(Error::lost(Loss::Forked));
+        }
+        if self.follows {
+            self.shared.leave_if_old(PAUSE, OLD);
         }
         let mut bytes = Vec::with_capacity(512);
         calls.iter().for_each(|call| call.write(digests, &mut bytes));
@@ -208,6 +243,20 @@ impl Drop for Link {
             self.shared.ring();
         }
     }
+}
+
+/// Listens to the sentinels, who tell when another server becomes the master. The one of before may go
+/// on as if it still was, for ten seconds and more.
+fn follow(sentinels: &[(String, Dialer)], shared: &Arc<Shared>) -> io::Result<Vec<Ear>> {
+    let each = sentinels.iter().map(|(master, sentinel)| {
+        let (ear, master, shared) = (Ear::new()?, master.clone(), Arc::clone(shared));
+        ear.listen(sentinel, "+switch-master", move |heard| match heard {
+            Heard::Message(text) if text.split(' ').next() == Some(&master) => shared.leave(),
+            _ => {}
+        });
+        Ok(ear)
+    });
+    each.collect()
 }
 
 fn is_no(answer: &Value, code: &str) -> bool {

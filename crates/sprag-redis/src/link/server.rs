@@ -27,6 +27,8 @@ pub(crate) struct Server {
 #[derive(Debug, Default)]
 struct Known {
     run_id: Option<String>,
+    /// How many replicas it had when it was met last.
+    replicas: u32,
     /// When the last request was sent that was answered.
     heard: Option<Moment>,
     /// Between which two numbers the server's clock minus ours is, in milliseconds.
@@ -52,6 +54,7 @@ impl Server {
     pub(crate) fn meet(&self, info: &Info) -> Result<(), Trouble> {
         let mut known = self.lock();
         let run_id = info.get("run_id").to_owned();
+        known.replicas = info.get("connected_slaves").parse().unwrap_or(0);
         let first = known.run_id.is_none();
         if known.run_id.replace(run_id) == known.run_id || info.has_log() {
             return Ok(());
@@ -127,6 +130,11 @@ impl Server {
             jump_ms = jump,
             "the server's clock has jumped: leases may have ended early or last longer",
         );
+    }
+
+    /// How many replicas it had when it was met last.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.lock().replicas
     }
 
     /// The last jump of the server's clock, in milliseconds.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use sprag_core::ErrorKind;
+use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::pace::Pace;
 
 use super::line::Line;
@@ -61,6 +62,9 @@ pub(super) struct State {
     pub(super) pending: VecDeque<Arc<Slot>>,
     /// What is to be said as soon as there is a line.
     pub(super) unsaid: Vec<u8>,
+    /// When the connection was made, and when something was asked last, where that matters.
+    pub(super) made: Option<Moment>,
+    pub(super) asked: Option<Moment>,
     /// Whether the connection leads to the wrong server.
     pub(super) suspect: bool,
     /// Nobody will ask any more.
@@ -112,6 +116,25 @@ impl Shared {
             self.ring();
         }
         Ok(crowded)
+    }
+
+    /// The connection may lead to the wrong server: another one is made before anything else is asked.
+    pub(super) fn leave(&self) {
+        self.lock().suspect = true;
+        self.ring();
+    }
+
+    /// Leaves the connection if nothing was asked for a while, or if it is old; but not while something
+    /// is under way on it.
+    pub(super) fn leave_if_old(&self, pause: Duration, old: Duration) {
+        let now = BootClock.now();
+        let mut state = self.lock();
+        let is_over = |since: Option<Moment>, limit| since.is_some_and(|it| now.since(it) > limit);
+        let left = is_over(state.asked, pause) || is_over(state.made, old);
+        state.asked = Some(now);
+        if left && state.pending.is_empty() {
+            (state.line, state.watched, state.made) = (None, None, None);
+        }
     }
 
     /// Whether nobody looked for answers, and the caller does from now on.

@@ -82,7 +82,7 @@ impl RedlockConfig {
             if node.prefix != self.nodes[0].prefix {
                 return bad("the nodes have different prefixes: give all of them the same".into());
             }
-            if node.min_replicas > 0 {
+            if node.min_replicas.is_some_and(|count| count > 0) {
                 return bad("min_replicas means nothing to Redlock: its nodes stand alone".into());
             }
         }
