@@ -15,8 +15,12 @@ struct Scope {
 
 const SCOPES: &[Scope] = &[
     Scope { package: "sprag-sqlite", programs: &["local"], packages: SURFACES },
-    Scope { package: "sprag-redis", programs: &["redis"], packages: SURFACES },
-    Scope { package: "sprag-postgres", programs: &["postgres"], packages: SURFACES },
+    Scope { package: "sprag-redis", programs: &["redis", "late_renewals"], packages: SURFACES },
+    Scope {
+        package: "sprag-postgres",
+        programs: &["postgres", "late_renewals"],
+        packages: SURFACES,
+    },
     Scope {
         package: "sprag-git",
         programs: &["git"],

@@ -57,6 +57,7 @@ async fn a_late_one_changes_nothing(
 }
 
 /// The same before servers of Redis, to which requests can be sent once more.
+#[expect(clippy::future_not_send, reason = "it stays on the thread of its test")]
 async fn on_redis(nodes: &[RedisServer], url: impl Fn(Vec<String>) -> String) {
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::start(node.address())).collect();
     let store = sprag::open(&url(nodes.iter().map(RedisServer::address).collect())).unwrap();

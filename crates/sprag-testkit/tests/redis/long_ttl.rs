@@ -1,8 +1,8 @@
 //! One long TTL that was given back at once does not disable locks later (F34 of `docs/faults.md`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
+use sprag::clock::{BootClock, Clock as _};
 use sprag::{Error, Locks};
 use sprag_testkit::redis_server::{RedisServer, RedisSetup};
 use sprag_testkit::support::eventually;
@@ -50,7 +50,7 @@ async fn a_quarantine_ends_in_minutes_or_by_command() {
 /// For how many milliseconds a node rests.
 fn rest_of(node: &RedisServer) -> Option<u128> {
     let until: u128 = node.ask(&["HGET", "{sprag:}:node", "rest"]).parse().ok()?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = Duration::from_micros(BootClock.unix_micros());
     until.checked_sub(now.as_millis())
 }
 

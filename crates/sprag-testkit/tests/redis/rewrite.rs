@@ -1,5 +1,4 @@
 //! A log that is not written at once while it is rewritten promises nothing (F26 of `docs/faults.md`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sprag::Locks;
 use sprag_core::Level;
