@@ -4,19 +4,15 @@ use sprag_core::diagnosis::Finding;
 
 use crate::link::Server;
 
-/// Whether the disk is waited for, whether commits are, and who has copies: all standbys, and those
-/// that are waited for.
-pub(crate) const SETTINGS: &str = "SELECT current_setting('fsync')::boolean, \
-     current_setting('synchronous_commit'), \
-     ARRAY[count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))] \
-     FROM pg_stat_replication";
+/// Whether the disk is waited for, who has copies, and whether this user may do anything.
+pub(crate) const SETTINGS: &str = "SELECT fsync, standbys, superuser FROM sprag.settings_v1()";
 
 /// Judges what the server says about itself.
 pub(crate) fn findings(
     server: &Server,
     fsync: bool,
-    commits: &str,
-    standbys: Vec<i64>,
+    standbys: &[i64],
+    superuser: bool,
 ) -> Vec<Finding> {
     let mut findings = vec![Finding::good(format!("PostgreSQL {}, a primary", server.version))];
     findings.push(if fsync {
@@ -25,19 +21,28 @@ pub(crate) fn findings(
         Finding::fail("persistence: a crash of the machine forgets who holds what (fsync = off)")
             .fix("set fsync = on in postgresql.conf and reload it")
     });
-    let (all, waited_for) = match standbys[..] {
-        [all, waited_for, ..] => (all, waited_for),
+    let (all, waited_for) = match standbys {
+        [all, waited_for, ..] => (*all, *waited_for),
         _ => (0, 0),
     };
-    findings.push(match (all, waited_for, commits) {
-        (0, ..) => Finding::good("standbys: none, so no failover can forget a lock"),
-        (_, 1.., "on" | "remote_apply") => {
+    findings.push(match (all, waited_for) {
+        (0, _) => Finding::good("standbys: none, so no failover can forget a lock"),
+        (_, 1..) => {
             Finding::good(format!("standbys: {all}, of which {waited_for} have every lock"))
         }
         _ => Finding::warn(format!(
             "standbys: {all}; a failover may forget the last locks, and two may hold one"
         ))
-        .fix("set synchronous_standby_names and synchronous_commit = on, or check the fence"),
+        .fix("set synchronous_standby_names, or check the fence"),
+    });
+    findings.push(if superuser {
+        Finding::warn(
+            "rights: sprag logs in as a superuser; who owns the schema sprag could do anything \
+             in its name",
+        )
+        .fix("log in as a user that only uses locks: SELECT sprag.let_in('its name') lets it in")
+    } else {
+        Finding::good("rights: no superuser")
     });
     findings.push(if server.pooled {
         Finding::note("wake-ups: none through a connection pool; waiters ask every now and then")
@@ -58,15 +63,14 @@ mod tests {
 
     #[test]
     fn what_weakens_the_promise_is_told() {
-        let worst = |fsync, commits, standbys: &[i64]| {
-            let server = Server::example();
-            let found = findings(&server, fsync, commits, standbys.to_vec());
+        let worst = |fsync, standbys: &[i64], superuser| {
+            let found = findings(&Server::example(), fsync, standbys, superuser);
             found.into_iter().map(|finding| finding.health).max().unwrap()
         };
-        assert_eq!(worst(true, "on", &[0, 0]), Health::Note);
-        assert_eq!(worst(true, "on", &[2, 1]), Health::Note);
-        assert_eq!(worst(true, "local", &[2, 1]), Health::Warn);
-        assert_eq!(worst(true, "on", &[1, 0]), Health::Warn);
-        assert_eq!(worst(false, "on", &[0, 0]), Health::Fail);
+        assert_eq!(worst(true, &[0, 0], false), Health::Note);
+        assert_eq!(worst(true, &[2, 1], false), Health::Note);
+        assert_eq!(worst(true, &[1, 0], false), Health::Warn);
+        assert_eq!(worst(true, &[0, 0], true), Health::Warn);
+        assert_eq!(worst(false, &[0, 0], false), Health::Fail);
     }
 }

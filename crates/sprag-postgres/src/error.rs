@@ -54,8 +54,7 @@ fn explain(config: &PostgresConfig, said: &DbError) -> (ErrorKind, String) {
             ErrorKind::Refused,
             format!(
                 "{config} does not permit that to this user ({message}): let the owner of the \
-                 schema type GRANT USAGE ON SCHEMA sprag TO its name, and GRANT SELECT, INSERT, \
-                 UPDATE, DELETE ON ALL TABLES IN SCHEMA sprag TO its name"
+                 schema type SELECT sprag.let_in('its name')"
             ),
         ),
         SqlState::READ_ONLY_SQL_TRANSACTION => (ErrorKind::Refused, read_only(config)),

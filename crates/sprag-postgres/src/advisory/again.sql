@@ -7,7 +7,6 @@
 -- has seen empty, for as long as nobody writes anything: each statement of an advisory lock that writes
 -- a record or a grip draws a number from this sequence, after it has written and before it commits.
 CREATE SEQUENCE sprag.changes;
-GRANT USAGE, SELECT ON SEQUENCE sprag.changes TO PUBLIC;
 DO $$ BEGIN PERFORM nextval('sprag.changes'); END $$;
 
 CREATE FUNCTION sprag.tell_change() RETURNS trigger LANGUAGE plpgsql AS $$

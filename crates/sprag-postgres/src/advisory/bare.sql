@@ -29,7 +29,6 @@
 --   know. If there were sessions before it, nobody gets a lock for as long as they need to notice.
 
 CREATE SEQUENCE sprag.fences;
-GRANT USAGE, SELECT ON SEQUENCE sprag.fences TO PUBLIC;
 
 -- Who may have bare locks, of which life of the server.
 CREATE UNLOGGED TABLE sprag.session (
@@ -50,17 +49,23 @@ RETURN (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint;
 -- that were cleared away. Only one at a time raises them, and only where they are a second behind: others
 -- would have to draw a million of them between the two statements to be overtaken. After a crash, before
 -- anybody draws, they are raised in any case: by more than can be forgotten.
-CREATE FUNCTION sprag.raise_fences(forgotten bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog AS $$
+--
+-- With the rights of the owner: who is let in must not set the sequence, nor say when there was a crash.
+-- So it takes no argument, and however often it is called fences stay where the clock is.
+CREATE FUNCTION sprag.raise_fences() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
   last bigint;
   least bigint;
+  crashed boolean;
 BEGIN
   PERFORM set_config('lock_timeout', '2s', true);
+  -- Whoever else begins waits for this.
+  INSERT INTO sprag.era VALUES (sprag.now_us()) ON CONFLICT DO NOTHING;
+  crashed := FOUND;
   PERFORM pg_advisory_xact_lock(1936749157, 0);
   SELECT f.last_value INTO last FROM sprag.fences AS f;
-  SELECT greatest(sprag.now_us(), max(n.floor) + 1000000, last + forgotten) INTO least
-    FROM sprag.namespace AS n WHERE n.mode = 'advisory';
+  SELECT greatest(sprag.now_us(), max(n.floor) + 1000000, last + CASE WHEN crashed THEN 1000000 ELSE 0 END)
+    INTO least FROM sprag.namespace AS n WHERE n.mode = 'advisory';
   IF last <= least - 1000000 THEN
     PERFORM setval('sprag.fences', least);
   END IF;
@@ -88,7 +93,6 @@ END $$;
 -- given it up, need not be waited for.
 CREATE FUNCTION sprag.enter_v1(ns text, last text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM sprag.raise_fences(0);
   BEGIN
     PERFORM pg_terminate_backend(s.pid) FROM sprag.session AS s
       WHERE s.session = last AND s.life_us = sprag.life_us() AND NOT sprag.is_over(s.session);

@@ -129,11 +129,7 @@ BEGIN
   -- Its locks end with the server: nothing of it has to be on the disk.
   PERFORM set_config('synchronous_commit', 'off', false);
   PERFORM pg_advisory_lock_shared(1936749156, hashtext(session));
-  INSERT INTO sprag.era VALUES (sprag.now_us()) ON CONFLICT DO NOTHING;
-  IF FOUND THEN
-    -- Whoever else begins waits for this.
-    PERFORM sprag.raise_fences(1000000);
-  END IF;
+  PERFORM sprag.raise_fences();
   -- No session outlives a crash, so this is true for as long as it lives.
   PERFORM set_config('sprag.forgotten', e.since_us::text, false),
     set_config('sprag.quiet_until', (e.since_us + 6000000)::text, false) FROM sprag.era AS e;

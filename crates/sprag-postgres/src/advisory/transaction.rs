@@ -50,8 +50,8 @@ fn take(namespace: &str, key: i64) -> String {
         "DO $$ BEGIN \
          PERFORM pg_catalog.pg_advisory_xact_lock('{key}'::bigint); \
          IF pg_catalog.to_regclass('sprag.namespace') IS NOT NULL THEN \
-           PERFORM FROM sprag.namespace AS n WHERE n.mode = 'lease' \
-             AND n.space = pg_catalog.convert_from(pg_catalog.decode('{space}', 'hex'), 'UTF8'); \
+           PERFORM FROM sprag.namespace AS n WHERE n.mode OPERATOR(pg_catalog.=) 'lease' \
+             AND n.space OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('{space}', 'hex'), 'UTF8'); \
            IF FOUND THEN RAISE SQLSTATE '{HAS_LEASES}'; END IF; \
          END IF; \
          END $$"

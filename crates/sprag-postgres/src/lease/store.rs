@@ -411,6 +411,10 @@ impl Store for PostgresStore {
     async fn diagnose(&self) -> Result<Vec<Finding>> {
         let rows = self.ask(Operation::Inspect, Call::new(diagnose::SETTINGS)).await?;
         let row = rows.first().ok_or_else(no_row)?;
-        Ok(diagnose::findings(&self.server, row.get(0), row.get(1), row.get(2)))
+        let strange = |e| strange_answer(e).during(Operation::Inspect);
+        let standbys: Vec<i64> = row.try_get(1).map_err(strange)?;
+        let (fsync, superuser) =
+            (row.try_get(0).map_err(strange)?, row.try_get(2).map_err(strange)?);
+        Ok(diagnose::findings(&self.server, fsync, &standbys, superuser))
     }
 }

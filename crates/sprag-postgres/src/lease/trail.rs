@@ -13,17 +13,11 @@ use crate::link::Call;
 const NOTE: &str = "SELECT sprag.note_v1($1, $2::text::jsonb)::text";
 
 /// The newest entries of a lock, or of all, newest first.
-const NEWEST: &str = "SELECT sequence, name, at_ms, sprag.event_of(t)::text, entry::text \
-     FROM sprag.trail AS t WHERE space = $1 AND ($2 IS NULL OR name = $2) ORDER BY sequence DESC LIMIT $3";
-/// The entries after one that was seen, oldest first. Numbers are given out before they are written
-/// for good, so behind one that is missing nothing is told: it may come, unless it has had time to.
-const NEXT: &str = "SELECT sequence, name, at_ms, sprag.event_of(t)::text, entry::text \
-     FROM sprag.trail AS t WHERE space = $1 AND ($2 IS NULL OR name = $2) AND sequence > $4 \
-     AND sequence < coalesce((SELECT min(h.sequence) FROM sprag.trail AS h \
-     WHERE h.sequence > greatest($4, (SELECT min(o.sequence) FROM sprag.trail AS o)) \
-     AND h.at_ms > sprag.now_us() / 1000 - 5000 \
-     AND NOT EXISTS (SELECT FROM sprag.trail AS p WHERE p.sequence = h.sequence - 1)), \
-     9223372036854775807) ORDER BY sequence LIMIT $3";
+const NEWEST: &str =
+    "SELECT number, its_name, its_ms, its_event, noted FROM sprag.newest_v1($1, $2, $3)";
+/// The entries after one that was seen, oldest first.
+const NEXT: &str =
+    "SELECT number, its_name, its_ms, its_event, noted FROM sprag.next_v1($1, $2, $3, $4)";
 
 /// Adds what only the client knows.
 pub(super) async fn note(store: &PostgresStore, entries: &[AuditEntry]) -> Result<()> {

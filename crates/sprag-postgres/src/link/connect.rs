@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
@@ -24,11 +25,15 @@ use crate::schema;
 /// The oldest version that has all we need: functions with SQL bodies.
 const OLDEST: i32 = 140_000;
 
-const HELLO: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
-     current_setting('transaction_read_only')::boolean, \
-     current_setting('server_version_num')::int, current_setting('server_version'), \
-     current_setting('server_encoding'), \
-     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// No operator in it, and only full names: the session may look for others first.
+const HELLO: &str = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
+     pg_catalog.current_setting('transaction_read_only')::boolean, \
+     pg_catalog.current_setting('server_version_num')::integer, \
+     pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_encoding'), \
+     pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())";
+
+/// From here on the session takes only PostgreSQL's own names for PostgreSQL's own.
+pub(super) const PIN: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// What the DBA may have set for all users is not meant for our session: requests are short, and
 /// have a limit of ours. They are the same ones all the time, and find one row by its key: one plan
@@ -166,7 +171,7 @@ impl Connector {
             );
             return refuse(ErrorKind::Refused, message);
         }
-        let now_us = u64::try_from(row.get::<_, i64>(6)).unwrap_or(0);
+        let now_us = micros(row.get(6));
         Ok(Server { version, pooled, now_us, asked })
     }
 
@@ -185,11 +190,21 @@ impl Connector {
         let limit = self.config.timeout.as_millis().to_string();
         let patience = self.vital.as_ref().map_or(ROW_PATIENCE, |_| ROW_PATIENCE_WITH_LOCKS);
         let settings = [(&limit as _, Type::TEXT), (&patience as _, Type::TEXT)];
-        client.query_typed(SETTINGS, &settings).await.map_err(failed)?;
+        // In this order, and without waiting in between.
+        let (pinned, set) =
+            tokio::join!(client.batch_execute(PIN), client.query_typed(SETTINGS, &settings));
+        pinned.and(set).map_err(failed)?;
         let statements = self.prepare.iter().map(|text| client.prepare(text));
         let statements = try_join_all(statements).await.map_err(failed)?;
         Ok(self.prepare.iter().copied().zip(statements).collect())
     }
+}
+
+fn micros(seconds: f64) -> u64 {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .and_then(|it| u64::try_from(it.as_micros()).ok())
+        .unwrap_or(0)
 }
 
 /// What is known about a server.

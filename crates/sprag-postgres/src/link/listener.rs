@@ -9,7 +9,7 @@ use sprag_core::wakeups::Wakeups;
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
-use super::connect::Connector;
+use super::connect::{Connector, PIN};
 use crate::error::{from_postgres, no_answer};
 
 /// After so much silence it is checked whether the server is still there.
@@ -46,7 +46,7 @@ async fn hear(
     let (client, mut connection, _) = connector.connect().await?;
     let failed = |e| from_postgres(&connector.config, e);
     // The name is made of letters and digits only. Who listens is idle on purpose.
-    let subscribe = format!("SET idle_session_timeout = 0; LISTEN {channel}");
+    let subscribe = format!("{PIN}; SET idle_session_timeout = 0; LISTEN {channel}");
     let asking = async {
         client.batch_execute(&subscribe).await.map_err(failed)?;
         connected();

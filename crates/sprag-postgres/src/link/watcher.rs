@@ -10,7 +10,7 @@ use sprag_core::{Result, SessionId};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::connect::Connector;
+use super::connect::{Connector, PIN};
 use crate::advisory::Holdings;
 use crate::error::{from_postgres, no_answer};
 
@@ -58,7 +58,7 @@ async fn watch_on(
     let failed = |e| from_postgres(&connector.config, e);
     let asking = async {
         let session = SessionId::random(&OsEntropy).to_string();
-        client.batch_execute(PATIENTLY).await.map_err(failed)?;
+        client.batch_execute(&format!("{PIN}; {PATIENTLY}")).await.map_err(failed)?;
         client.query_typed(BEGIN, &[(&session, Type::TEXT)]).await.map_err(failed)?;
         connected();
         for number in 0.. {

@@ -45,6 +45,10 @@ macro_rules! objects {
             include_str!("../advisory/apply.sql"),
             "\n",
             include_str!("../advisory/watch.sql"),
+            "\n",
+            include_str!("../lease/sql/look.sql"),
+            "\n",
+            include_str!("rights.sql"),
         )
     };
 }
@@ -57,10 +61,12 @@ const VERSION: i32 = 1;
 pub const SQL: &str = concat!(
     "-- The schema of sprag, version 1. Run it once, as a user who may create schemas; then let the\n",
     "-- user of sprag in:\n",
-    "--   GRANT USAGE ON SCHEMA sprag TO \"the user\";\n",
-    "--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sprag TO \"the user\";\n\n",
+    "--   SELECT sprag.let_in('the user');\n\n",
+    "BEGIN;\n",
+    "SET LOCAL search_path = pg_catalog, pg_temp;\n",
     "CREATE SCHEMA IF NOT EXISTS sprag;\n\n",
-    objects!()
+    objects!(),
+    "\nCOMMIT;\n"
 );
 
 /// The same without the schema itself, which may be there already.
@@ -74,7 +80,9 @@ const MAKING_LIMIT: Duration = Duration::from_secs(180);
 
 /// Whether there is a schema.
 pub(crate) async fn exists(client: &Client, config: &PostgresConfig) -> Result<bool> {
-    let found = client.query_typed_one("SELECT to_regclass('sprag.meta') IS NOT NULL", &[]).await;
+    let found = client
+        .query_typed_one("SELECT pg_catalog.to_regclass('sprag.meta') IS NOT NULL", &[])
+        .await;
     Ok(found.map_err(|e| from_postgres(config, e))?.get(0))
 }
 
@@ -114,7 +122,8 @@ async fn make_in(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> 
     let failed = |e| from_postgres(config, e);
     // Whatever the limits of this user are, who comes first may need longer, and others wait.
     let patient = format!(
-        "SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'; \
+        "SET LOCAL search_path = pg_catalog, pg_temp; \
+         SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'; \
          SELECT pg_advisory_xact_lock({MAKING})"
     );
     work.batch_execute(&patient).await.map_err(failed)?;
@@ -136,9 +145,7 @@ async fn make_in(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> 
 
 /// Takes the namespace unless it is taken, and tells its kind. Nothing is found if somebody takes it
 /// at the same moment.
-const CLAIM: &str = "WITH claimed AS (INSERT INTO sprag.namespace VALUES ($1, $2) \
-     ON CONFLICT DO NOTHING RETURNING mode) \
-     SELECT mode FROM claimed UNION ALL SELECT mode FROM sprag.namespace WHERE space = $1";
+const CLAIM: &str = "SELECT sprag.claim_v1($1, $2)";
 
 /// The namespace is of one kind from its first use on.
 async fn claim(client: &Client, config: &PostgresConfig) -> Result<()> {
@@ -146,10 +153,11 @@ async fn claim(client: &Client, config: &PostgresConfig) -> Result<()> {
     while found.is_none() {
         let kind = config.kind.as_str();
         let asked = [(&config.namespace as _, Type::TEXT), (&kind as _, Type::TEXT)];
-        let answer = client.query_typed_opt(CLAIM, &asked).await;
-        found = answer.map_err(|e| from_postgres(config, e))?;
+        let answer = client.query_typed_one(CLAIM, &asked).await;
+        let answer = answer.map_err(|e| from_postgres(config, e))?;
+        found = answer.try_get::<_, Option<String>>(0).map_err(|e| from_postgres(config, e))?;
     }
-    match found.map(|row| row.get::<_, String>(0)) {
+    match found {
         Some(kind) if kind != config.kind.as_str() => Err(error(
             ErrorKind::Refused,
             format!(
@@ -208,7 +216,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "2558ca22e797c587caaf8c25d12a68df15a8a2d7f4549583b6f369d001b48c98";
+    const FROZEN: &str = "db35a9fad15b6b6aaf2869522d28a8bdf94b2dafded16d301f836436117931f0";
 
     #[test]
     fn the_schema_is_frozen() {

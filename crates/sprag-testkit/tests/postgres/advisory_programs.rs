@@ -136,10 +136,7 @@ async fn a_holder_of_another_user_that_hangs_is_waited_for() {
     let database = Database::fresh();
     drop(advisory(&database.url()));
     let user = format!("user_of_{}", database.name());
-    database.sql(&format!(
-        "CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA sprag TO {user}; \
-         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sprag TO {user}"
-    ));
+    database.sql(&format!("CREATE ROLE {user} LOGIN; SELECT sprag.let_in('{user}')"));
     let (psql, _) = hang(&database, true).await;
     let locks = advisory(&database.url().replace("postgres@", &format!("{user}@")));
     let now = locks.lock(NAME).try_acquire().await;

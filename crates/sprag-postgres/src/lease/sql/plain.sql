@@ -103,7 +103,7 @@ BEGIN
   IF last % 500 = 0 THEN
     PERFORM sprag.forget_trail(last);
   END IF;
-  IF my_session IS NULL AND current_setting('synchronous_commit') = 'off' THEN
+  IF my_session IS NULL AND current_setting('synchronous_commit') <> 'on' THEN
     PERFORM sprag.durable(true);
   END IF;
   RETURN us || ' ' || new_fence || ' ' || coalesce(my_session, '');

@@ -131,7 +131,7 @@ BEGIN
     RETURN;
   ELSIF NOT must THEN
     PERFORM set_config('synchronous_commit', 'off', true);
-  ELSIF current_setting('synchronous_commit') = 'off' THEN
+  ELSIF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
 END $$;

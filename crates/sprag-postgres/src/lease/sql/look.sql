@@ -1,0 +1,71 @@
+-- What people look at: records, the trail, and the server itself.
+
+CREATE FUNCTION sprag.claim_v1(ns text, kind text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO sprag.namespace VALUES (ns, kind) ON CONFLICT DO NOTHING;
+  RETURN (SELECT n.mode FROM sprag.namespace AS n WHERE n.space = ns);
+END $$;
+
+CREATE FUNCTION sprag.seen(l sprag.lock) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN jsonb_build_object('now_us', sprag.now_us(), 'fence', greatest(l.fence, l.heir_fence),
+    'limit', l.permits, 'holders', (sprag.whole(l)).holders,
+    'heir', CASE WHEN l.heir_lease IS NOT NULL THEN
+      jsonb_build_object('lease', l.heir_lease, 'fence', l.heir_fence) END,
+    'waiters', coalesce((SELECT jsonb_agg(w.request ORDER BY w.arrival, w.ticket)
+      FROM sprag.waiter AS w WHERE w.space = l.space AND w.name = l.name), '[]'));
+END $$;
+
+-- One lock; no row if it was never used.
+CREATE FUNCTION sprag.look_v1(ns text, lock text) RETURNS TABLE (its_name text, record text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT l.name, sprag.seen(l) FROM sprag.lock AS l WHERE l.space = ns AND l.name = lock;
+END $$;
+
+-- The locks that somebody holds or waits for, in the order of their names: of a namespace, after a name,
+-- with a prefix, so many.
+CREATE FUNCTION sprag.list_v1(ns text, after text, prefix text, most bigint)
+RETURNS TABLE (its_name text, record text) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT l.name, sprag.seen(l) FROM sprag.lock AS l
+    WHERE l.space = ns AND l.name > after AND l.name >= prefix AND starts_with(l.name, prefix)
+      AND (l.plain_lease IS NOT NULL OR l.holders <> '[]' OR l.waiting > 0)
+    ORDER BY l.name LIMIT most;
+END $$;
+
+-- The newest entries of a lock, or of all, newest first.
+CREATE FUNCTION sprag.newest_v1(ns text, lock text, most bigint) RETURNS TABLE (number bigint,
+  its_name text, its_ms bigint, its_event text, noted text) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.event_of(t)::text, t.entry::text
+    FROM sprag.trail AS t WHERE t.space = ns AND (lock IS NULL OR t.name = lock)
+    ORDER BY t.sequence DESC LIMIT most;
+END $$;
+
+-- The entries after one that was seen, oldest first. Numbers are given out before they are written for
+-- good, so behind one that is missing nothing is told: it may come, unless it has had time to.
+CREATE FUNCTION sprag.next_v1(ns text, lock text, most bigint, after bigint) RETURNS TABLE (
+  number bigint, its_name text, its_ms bigint, its_event text, noted text) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.event_of(t)::text, t.entry::text
+    FROM sprag.trail AS t WHERE t.space = ns AND (lock IS NULL OR t.name = lock)
+      AND t.sequence > after
+      AND t.sequence < coalesce((SELECT min(h.sequence) FROM sprag.trail AS h
+        WHERE h.sequence > greatest(after, (SELECT min(o.sequence) FROM sprag.trail AS o))
+          AND h.at_ms > sprag.now_us() / 1000 - 5000
+          AND NOT EXISTS (SELECT FROM sprag.trail AS p WHERE p.sequence = h.sequence - 1)),
+        9223372036854775807)
+    ORDER BY t.sequence LIMIT most;
+END $$;
+
+-- Whether the disk is waited for; who has copies: all standbys, and those that are waited for; and
+-- whether this user may do anything.
+CREATE FUNCTION sprag.settings_v1(OUT fsync boolean, OUT standbys bigint[], OUT superuser boolean)
+LANGUAGE plpgsql AS $$
+BEGIN
+  fsync := current_setting('fsync')::boolean;
+  SELECT ARRAY[count(*), count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum'))] INTO standbys
+    FROM pg_stat_replication AS r;
+  SELECT r.rolsuper INTO superuser FROM pg_roles AS r WHERE r.rolname = current_user;
+END $$;
