@@ -68,6 +68,8 @@ pub enum AuditKind {
     RenewedLate,
     /// It did not get the lock within the time it wanted to wait.
     Refused,
+    /// Something that can no longer be read: the entry is damaged.
+    Unreadable,
 }
 
 impl AuditKind {
@@ -81,6 +83,7 @@ impl AuditKind {
             Self::TakenOver => "taken over",
             Self::RenewedLate => "renewed late",
             Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
         }
     }
 }

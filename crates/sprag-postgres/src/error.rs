@@ -117,6 +117,13 @@ fn explain_failure(config: &PostgresConfig, said: &DbError) -> (ErrorKind, Strin
                  the store again, and upgrade sprag if it says so"
             ),
         ),
+        ref code if code.code().starts_with("22") => (
+            ErrorKind::Corrupt,
+            format!(
+                "the record of this lock in {config} cannot be read ({message}): look at it with \
+                 sprag show, and free it with sprag break --force and the token that is shown"
+            ),
+        ),
         ref code if code.code().starts_with("57") || code.code().starts_with("08") => {
             (ErrorKind::Unavailable, format!("{config} ended the connection: {message}"))
         }
@@ -130,6 +137,15 @@ fn explain_failure(config: &PostgresConfig, said: &DbError) -> (ErrorKind, Strin
 /// A server that takes no writes takes no locks.
 pub(crate) fn read_only(config: &PostgresConfig) -> String {
     format!("{config} is read only, a standby for instance: use the address of its primary")
+}
+
+/// Why an answer does not fit.
+pub(crate) type Misfit = Box<dyn std::error::Error + Send + Sync>;
+
+/// An answer of another form than any that was asked for: perhaps one to somebody else, so what was asked
+/// may be done or not.
+pub(crate) fn misfit(config: &PostgresConfig, why: &Misfit) -> Error {
+    no_answer(config, &format!("gave an answer that does not fit ({why})"))
 }
 
 /// An answer that no function of ours gives.

@@ -40,7 +40,7 @@ fn tenures(entries: &[AuditEntry]) -> Vec<Tenure> {
             AuditKind::Acquired => {
                 began.entry(entry.lease).or_insert(entry.at_unix_ms);
             }
-            AuditKind::RenewedLate | AuditKind::Refused => {}
+            AuditKind::RenewedLate | AuditKind::Refused | AuditKind::Unreadable => {}
             end => match ended.iter_mut().find(|(lease, _)| *lease == entry.lease) {
                 // Told twice: who took it away says more than who noticed.
                 Some((_, tenure)) if tenure.end == AuditKind::Lost => tenure.end = end,

@@ -7,15 +7,16 @@ use sprag_core::record::wire::Answer;
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{Bind, Renewal, Renewed, Request};
 use sprag_core::{Fence, LeaseId, LockName, Operation, Result, SessionId};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::bare::{Line, Pause};
 use super::key::key;
 use super::store::AdvisoryStore;
-use crate::error::strange_answer;
+use crate::error::{Misfit, strange_answer};
 use crate::lease::parts::{self, How};
 use crate::lease::plain::{self, Plain};
-use crate::lease::{RENEW_EACH, no_row, passing, written};
+use crate::lease::{RENEW_EACH, passing, written};
 use crate::link::Call;
 
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
@@ -126,7 +127,7 @@ impl AdvisoryStore {
     ) -> Result<T> {
         let sent = BootClock.now();
         let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let answer = rows.first().ok_or_else(no_row).and_then(|row| read(row.get(0)));
+        let answer = self.rows.text(&rows).and_then(read);
         let (now_us, answer) = answer.map_err(|error| error.during(operation).on(name))?;
         self.rows.link.learn(now_us / 1000, sent);
         Ok(answer)
@@ -274,14 +275,16 @@ impl AdvisoryStore {
         let sent = BootClock.now();
         let rows = self.rows.ask(Operation::Renew, call).await?;
         let renewed = rows.iter().zip(leases).map(|(row, lease)| {
-            let renewed = parts::read(row.get(0), lease)?;
-            if matches!(renewed, Renewed::Held(_)) {
+            let text = row.try_get(0).map_err(|e| self.rows.misfit(&e.into()))?;
+            let renewed = parts::read(text, lease);
+            if matches!(renewed, Ok(Renewed::Held(_))) {
                 let until = sent.plus(lease.ttl);
-                self.holdings.keep(lease.lease, &lease.name, row.get(1), until);
+                let session = row.try_get(1).map_err(|e| self.rows.misfit(&e.into()))?;
+                self.holdings.keep(lease.lease, &lease.name, session, until);
             }
             Ok(renewed)
         });
-        Ok(renewed.collect())
+        renewed.collect()
     }
 
     /// Asks those who have the lock without right to let go of it, until they do or the time is over. Who
@@ -297,8 +300,12 @@ impl AdvisoryStore {
         loop {
             let call = Call::new(URGE).with(self.key(name), Type::INT8).with(patience, Type::INT8);
             let rows = self.rows.ask(Operation::Evict, call).await?;
-            let row = rows.first().ok_or_else(|| no_row().during(Operation::Evict))?;
-            let (left_over, spared): (i64, Option<String>) = (row.get(0), row.get(1));
+            let read = |row: &Row| -> Result<(i64, Option<String>), Misfit> {
+                Ok((row.try_get(0)?, row.try_get(1)?))
+            };
+            let row =
+                self.rows.only(&rows).and_then(|it| read(it).map_err(|e| self.rows.misfit(&e)));
+            let (left_over, spared) = row.map_err(|error| error.during(Operation::Evict))?;
             if left_over == 0 || spared.is_some() || !pause.has_waited().await {
                 return Ok(spared);
             }

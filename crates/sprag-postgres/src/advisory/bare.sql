@@ -393,7 +393,7 @@ CREATE FUNCTION sprag.look_outside_v1(ns text, lock text, lock_key bigint, OUT o
   OUT is_bare boolean) LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM sprag.settle(lock_key);
-  PERFORM sprag.bury_sessions(ns, lock, NULL);
+  PERFORM sprag.bury_sessions_if_sound(ns, lock);
   outsider := sprag.outsider(ns, lock, lock_key);
   is_bare := false;
   IF outsider IS NOT NULL THEN

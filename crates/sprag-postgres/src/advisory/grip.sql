@@ -102,6 +102,14 @@ BEGIN
     AND (given_up IS NULL OR g.session <> given_up OR sprag.is_over(g.session));
 END $$;
 
+-- The same, for who only looks: a record that cannot be read stays as it is.
+CREATE FUNCTION sprag.bury_sessions_if_sound(ns text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM sprag.bury_sessions(ns, lock, NULL);
+EXCEPTION WHEN data_exception THEN
+  RAISE LOG 'sprag: the record of the lock % in the namespace % cannot be read: %', lock, ns, SQLERRM;
+END $$;
+
 -- The same for all locks of a namespace that such a session has.
 CREATE FUNCTION sprag.bury_all_sessions_v1(ns text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -113,7 +121,7 @@ BEGIN
       AND k.plain_lease IS NOT NULL AND k.plain_session IS NOT NULL) AS seen
     WHERE sprag.is_over(session);
   -- In the order of their names, as in `renew_v1`, so that nobody waits for each other.
-  PERFORM sprag.bury_sessions(ns, held.name, NULL) FROM (
+  PERFORM sprag.bury_sessions_if_sound(ns, held.name) FROM (
     SELECT g.name FROM sprag.grip AS g WHERE g.space = ns AND g.session = ANY(over)
     UNION SELECT k.name FROM sprag.lock AS k WHERE k.space = ns AND k.plain_lease IS NOT NULL
       AND k.plain_session = ANY(over) ORDER BY 1) AS held;
@@ -279,7 +287,8 @@ BEGIN
 END $$;
 
 -- Who has the key although the record does not say so: another name with the same key, or a program
--- that does not know us.
+-- that does not know us. A session of ours that asks for a lock has its key for a moment, shared, until its
+-- statement is over: that one is nobody to wait for.
 CREATE FUNCTION sprag.outsider(ns text, lock text, lock_key bigint) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -301,6 +310,8 @@ BEGIN
         AND NOT EXISTS (SELECT FROM sprag.grip AS g WHERE g.key = lock_key AND g.pid = l.pid)
         AND NOT EXISTS (SELECT FROM sprag.lock AS k WHERE k.key = lock_key
           AND k.plain_lease IS NOT NULL AND k.plain_pid = l.pid)
+        AND NOT (l.mode = 'ShareLock' AND EXISTS (SELECT FROM sprag.session AS s
+          WHERE s.pid = l.pid AND s.life_us = sprag.life_us()))
       LIMIT 1;
   END IF;
   RETURN who;

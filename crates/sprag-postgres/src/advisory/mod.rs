@@ -10,6 +10,8 @@ mod bare_races;
 mod differential;
 mod holdings;
 mod key;
+#[cfg(test)]
+mod own_sessions;
 mod pulse;
 mod store;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use sprag_core::{
     Capability, Error, ErrorKind, Holder, HolderView, LeaseId, Level, LockName, LockView, Loss,
     Operation, Result, Store,
 };
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::ask::{Done, Either, any_session};
@@ -24,9 +25,9 @@ use super::holdings::Holdings;
 use super::key::key;
 use super::pulse::Vital;
 use crate::config::{LockKind, PostgresConfig};
-use crate::error::STORE;
+use crate::error::{Misfit, STORE};
 use crate::lease::parts::Parts;
-use crate::lease::{PostgresStore, no_row, passing, plain};
+use crate::lease::{PostgresStore, passing, plain};
 use crate::link::Call;
 
 const LOOK_OUTSIDE: &str = "SELECT outsider, is_bare FROM sprag.look_outside_v1($1, $2, $3)";
@@ -144,9 +145,14 @@ impl AdvisoryStore {
                 .text(name.as_str())
                 .key(key(&self.rows.namespace, name.as_str()));
             let rows = self.rows.ask(operation, call).await.map_err(|error| error.on(name))?;
-            let row = rows.first().ok_or_else(|| no_row().during(operation).on(name))?;
-            if !row.get::<_, bool>(1) || !pause.has_waited().await {
-                return Ok(row.get(0));
+            let read = |row: &Row| -> Result<(Option<String>, bool), Misfit> {
+                Ok((row.try_get(0)?, row.try_get(1)?))
+            };
+            let row =
+                self.rows.only(&rows).and_then(|it| read(it).map_err(|e| self.rows.misfit(&e)));
+            let (outsider, is_bare) = row.map_err(|error| error.during(operation).on(name))?;
+            if !is_bare || !pause.has_waited().await {
+                return Ok(outsider);
             }
         }
     }
@@ -302,7 +308,7 @@ impl Store for AdvisoryStore {
         loop {
             let call = Call::new(LOOK_BARE).text(&self.rows.namespace);
             let rows = self.rows.ask(Operation::List, call).await?;
-            let is_bare = rows.first().is_some_and(|row| row.get(0));
+            let is_bare = rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
             if !is_bare || !pause.has_waited().await {
                 return self.rows.list(listing).await;
             }
@@ -312,7 +318,10 @@ impl Store for AdvisoryStore {
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         let command = Command::evict(eviction);
         let run = || self.run(Operation::Evict, &eviction.name, &command);
-        let mut evicted = run().await?.answer.outcome.into_evicted();
+        let mut evicted = match self.rows.repair(eviction).await? {
+            Some(repaired) => repaired,
+            None => run().await?.answer.outcome.into_evicted(),
+        };
         if !matches!(evicted, Evicted::Broken(_)) {
             // It may not have been written down yet who has it.
             self.look_outside(Operation::Evict, &eviction.name).await?;

@@ -10,7 +10,8 @@ mod renewals;
 mod statements;
 mod store;
 mod trail;
+mod zeros;
 
 pub(crate) use statements::RENEW_EACH;
 pub use store::PostgresStore;
-pub(crate) use store::{no_row, written};
+pub(crate) use store::written;

@@ -5,8 +5,10 @@
 //! has defined could fit better than PostgreSQL's own.
 
 use serde::Deserialize;
-use sprag_core::Fence;
-use sprag_core::record::{Heir, Hold, Record, Wait};
+use sprag_core::record::{Heir, Hold, Record, Wait, wire};
+use sprag_core::{Fence, Holder, HolderView, LockName, LockView};
+
+use crate::error::Misfit;
 
 /// One command on one lock.
 pub(super) const APPLY: &str = "SELECT sprag.apply_v1($1, $2, $3::text::jsonb, $4)::text";
@@ -40,8 +42,44 @@ pub(super) struct Looked {
     heir: Option<Heir>,
 }
 
+/// Empties a record that cannot be read.
+pub(super) const REPAIR: &str = "SELECT sprag.repair_v1($1, $2, $3::text::jsonb)::text";
+
+/// The fence of a record, if it cannot be read.
+pub(super) fn fence_of_damaged(text: &str) -> Option<Fence> {
+    let Seen { fence } = serde_json::from_str(text).ok()?;
+    serde_json::from_str::<Looked>(text).is_err().then_some(fence)
+}
+
+/// What is known of every record, be it damaged.
+#[derive(Debug, Deserialize)]
+struct Seen {
+    fence: Fence,
+}
+
+/// The lock as people see it. A record that cannot be read is held by somebody unknown, until somebody
+/// breaks it.
+pub(super) fn view(name: &LockName, text: &str, max_waiters: usize) -> Result<LockView, Misfit> {
+    let Seen { fence } = serde_json::from_str(text)?;
+    Ok(match serde_json::from_str::<Looked>(text) {
+        Ok(looked) => {
+            let context = wire::clock_only(looked.now_us, max_waiters);
+            looked.into_record().view(name, &context)
+        }
+        Err(error) => {
+            tracing::warn!(target: "sprag::postgres", %name, %error, "a record cannot be read");
+            let unknown = Holder::new("unknown", "its record cannot be read");
+            let (mut view, mut holder) =
+                (LockView::free(name.clone()), HolderView::stranger(unknown));
+            (view.fence, holder.fence) = (fence, fence);
+            view.holders.push(holder);
+            view
+        }
+    })
+}
+
 impl Looked {
-    pub(super) fn into_record(self) -> Record {
+    fn into_record(self) -> Record {
         let Self { fence, limit, holders, waiters, heir, .. } = self;
         Record { fence, limit, holders, waiters, heir, ..Record::default() }
     }

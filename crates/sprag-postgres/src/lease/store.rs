@@ -15,8 +15,8 @@ use sprag_core::store::{
 };
 use sprag_core::wakeups::Wakeups;
 use sprag_core::{
-    Capability, Error, ErrorKind, LeaseId, Level, LockName, LockView, Operation, Result, SessionId,
-    Store,
+    Capability, Error, ErrorKind, Fence, LeaseId, Level, LockName, LockView, Operation, Result,
+    SessionId, Store,
 };
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -25,12 +25,15 @@ use tokio_postgres::types::Type;
 use super::parts::{self, How, Parts};
 use super::passing::{self, Passing};
 use super::plain::{self, Plain};
-use super::statements::{APPLY, LEAVE, LIST, LOOK, Looked, PREPARED, RENEW, RENEW_EACH, TAKE};
+use super::statements::{
+    self, APPLY, LEAVE, LIST, LOOK, PREPARED, RENEW, RENEW_EACH, REPAIR, TAKE,
+};
 use super::trail;
+use super::zeros::without_zeros;
 use crate::advisory::{self, Vital};
 use crate::config::{LockKind, PostgresConfig};
 use crate::diagnose;
-use crate::error::{STORE, error, strange_answer};
+use crate::error::{Misfit, STORE, error, strange_answer};
 use crate::link::{Call, Link, Server};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
@@ -118,8 +121,7 @@ impl PostgresStore {
             .text(written(command, self.capability.max_waiters))
             .with(self.channel.clone(), Type::TEXT);
         let rows = self.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let answer = rows.first().ok_or_else(no_row);
-        let answer = answer.and_then(|row| Answer::read(row.get(0)).map_err(strange_answer));
+        let answer = self.text(&rows).and_then(|text| Answer::read(text).map_err(strange_answer));
         let answer = answer.map_err(|error| error.during(operation).on(name))?;
         self.link.learn(answer.now_us / 1000, sent);
         Ok(answer)
@@ -129,7 +131,7 @@ impl PostgresStore {
     async fn run_plain(&self, operation: Operation, name: &LockName, call: Call) -> Result<Plain> {
         let sent = BootClock.now();
         let rows = self.ask(operation, call).await.map_err(|error| error.on(name))?;
-        let plain = rows.first().ok_or_else(no_row).and_then(|row| Plain::read(row.get(0)));
+        let plain = self.text(&rows).and_then(Plain::read);
         let plain = plain.map_err(|error| error.during(operation).on(name))?;
         self.link.learn(plain.now_us() / 1000, sent);
         Ok(plain)
@@ -176,8 +178,11 @@ impl PostgresStore {
         }
         let call = call.with(how.patience_us, Type::INT8);
         let rows = self.ask(Operation::Renew, call).await?;
-        let answers = rows.iter().zip(leases).map(|(row, lease)| parts::read(row.get(0), lease));
-        Ok(answers.collect())
+        let answers = rows.iter().zip(leases).map(|(row, lease)| {
+            let text = row.try_get(0).map_err(|e| self.misfit(&e.into()))?;
+            Ok(parts::read(text, lease))
+        });
+        answers.collect()
     }
 
     pub(crate) async fn ask(&self, operation: Operation, call: Call) -> Result<Vec<Row>> {
@@ -188,13 +193,47 @@ impl PostgresStore {
     async fn look(&self, operation: Operation, call: Call) -> Result<Vec<LockView>> {
         let rows = self.ask(operation, call).await?;
         let view = |row: &Row| {
-            let name = LockName::new(row.get::<_, &str>(0))?;
-            let looked: Looked = serde_json::from_str(row.get(1))
-                .map_err(|e| strange_answer(e).during(operation).on(&name))?;
-            let context = wire::clock_only(looked.now_us, self.capability.max_waiters);
-            Ok(looked.into_record().view(&name, &context))
+            let name = LockName::new(row.try_get::<_, &str>(0)?)?;
+            statements::view(&name, row.try_get(1)?, self.capability.max_waiters)
         };
-        rows.iter().map(view).collect()
+        let views = rows.iter().map(|row| view(row).map_err(|e| self.misfit(&e)));
+        views.collect::<Result<_>>().map_err(|error| error.during(operation))
+    }
+
+    /// Breaks a lock whose record cannot be read; nothing if it can be.
+    pub(crate) async fn repair(&self, eviction: &Eviction) -> Result<Option<Evicted>> {
+        let name = &eviction.name;
+        let named = |error: Error| error.during(Operation::Evict).on(name);
+        let call = Call::new(LOOK).text(&self.namespace).text(name.as_str());
+        let rows = self.ask(Operation::Evict, call).await.map_err(named)?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let text = row.try_get(1).map_err(|e| named(self.misfit(&e.into())))?;
+        if statements::fence_of_damaged(text) != Some(eviction.fence) {
+            return Ok(None);
+        }
+        let command = written(&Command::evict(eviction), self.capability.max_waiters);
+        let call = Call::new(REPAIR).durable().text(&self.namespace).text(name.as_str());
+        let rows = self.ask(Operation::Evict, call.text(command)).await.map_err(named)?;
+        let row = self.only(&rows).map_err(named)?;
+        let text: Option<&str> = row.try_get(0).map_err(|e| named(self.misfit(&e.into())))?;
+        let Some(text) = text else { return Ok(Some(Evicted::NotHeld)) };
+        let answer = Answer::read(text).map_err(|e| named(strange_answer(e)))?;
+        Ok(Some(answer.outcome.into_evicted()))
+    }
+
+    /// The one text that is the answer.
+    pub(crate) fn text<'a>(&self, rows: &'a [Row]) -> Result<&'a str> {
+        self.only(rows)?.try_get(0).map_err(|e| self.misfit(&e.into()))
+    }
+
+    /// The one row that is the answer.
+    pub(crate) fn only<'a>(&self, rows: &'a [Row]) -> Result<&'a Row> {
+        rows.first().ok_or_else(|| self.misfit(&"there is no row".into()))
+    }
+
+    /// An answer does not fit.
+    pub(crate) fn misfit(&self, why: &Misfit) -> Error {
+        self.link.misfit(why)
     }
 
     /// Who does not wait needs no wake-up; who waits does.
@@ -207,14 +246,9 @@ impl PostgresStore {
     }
 }
 
-/// The command as the functions read it. A text of PostgreSQL cannot have a zero in it, and what
-/// people write into a reason may: they see a symbol for it then.
+/// The command as the functions read it.
 pub(crate) fn written(command: &Command, max_waiters: usize) -> String {
-    wire::write(command, max_waiters).replace("\\u0000", "\u{2400}")
-}
-
-pub(crate) fn no_row() -> Error {
-    strange_answer("there is no row")
+    without_zeros(wire::write(command, max_waiters))
 }
 
 fn ended() -> Error {
@@ -299,6 +333,10 @@ impl Store for PostgresStore {
             let call = plain::wish(call, request, not_after_ms);
             let call = call.with(self.channel.clone(), Type::TEXT).with(NO_KEY, Type::INT8);
             match self.run_plain(Operation::Acquire, &request.name, call).await? {
+                // Nobody is let in without a fence.
+                Plain::Short { fence: Fence::ZERO, .. } => {
+                    return Err(self.misfit(&"it is that to a release".into()));
+                }
                 Plain::Short { fence, .. } => {
                     self.wakeups.close(request.lease);
                     return Ok(plain::granted(fence));
@@ -383,6 +421,9 @@ impl Store for PostgresStore {
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
+        if let Some(repaired) = self.repair(eviction).await? {
+            return Ok(repaired);
+        }
         let command = Command::evict(eviction);
         let answer = self.run(Operation::Evict, &eviction.name, &command).await?;
         Ok(answer.outcome.into_evicted())
@@ -410,11 +451,11 @@ impl Store for PostgresStore {
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
         let rows = self.ask(Operation::Inspect, Call::new(diagnose::SETTINGS)).await?;
-        let row = rows.first().ok_or_else(no_row)?;
-        let strange = |e| strange_answer(e).during(Operation::Inspect);
-        let standbys: Vec<i64> = row.try_get(1).map_err(strange)?;
-        let (fsync, superuser) =
-            (row.try_get(0).map_err(strange)?, row.try_get(2).map_err(strange)?);
+        let read = |row: &Row| -> Result<_, Misfit> {
+            Ok((row.try_get(0)?, row.try_get::<_, Vec<i64>>(1)?, row.try_get(2)?))
+        };
+        let row = self.only(&rows).and_then(|row| read(row).map_err(|e| self.misfit(&e)));
+        let (fsync, standbys, superuser) = row.map_err(|error| error.during(Operation::Inspect))?;
         Ok(diagnose::findings(&self.server, fsync, &standbys, superuser))
     }
 }

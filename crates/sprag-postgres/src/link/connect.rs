@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::{ErrorKind, Result};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Connection, Row, Statement};
@@ -16,10 +17,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::lane::Lane;
 use super::wire::{Grip, Wire};
-use super::{Call, startup, tls};
+use super::{Call, answered, startup, tls};
 use crate::advisory::Vital;
 use crate::config::{Address, PostgresConfig};
-use crate::error::{error, from_postgres, no_answer, read_only};
+use crate::error::{error, from_postgres, misfit, no_answer, read_only};
 use crate::schema;
 
 /// The oldest version that has all we need: functions with SQL bodies.
@@ -120,12 +121,20 @@ impl Connector {
         if let Some(life) = life {
             self.in_time(life.begin(&client, &self.config)).await?;
             let namespace = self.config.namespace.clone();
-            let lane = Arc::downgrade(&lane);
-            tokio::spawn(life.keep(Arc::downgrade(&client), lane, namespace));
+            let weak = Arc::downgrade(&lane);
+            let kept = tokio::spawn(life.keep(Arc::downgrade(&client), weak, namespace));
+            let weak = Arc::downgrade(&lane);
+            tokio::spawn(async move {
+                // A session without a pulse holds nothing.
+                if kept.await.is_err_and(|error| error.is_panic()) {
+                    weak.upgrade().inspect(|lane| lane.abandon());
+                }
+            });
         }
         let broken = Arc::new(AtomicBool::new(false));
         let has_locks = self.vital.is_some();
-        Ok(Line { client, lane, prepared: Arc::new(prepared), server, broken, has_locks })
+        let turn = server.pooled.then(Arc::default);
+        Ok(Line { client, lane, prepared: Arc::new(prepared), server, broken, has_locks, turn })
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -144,10 +153,9 @@ impl Connector {
         let config = &self.config;
         let refuse = |kind, message: String| Err(error(kind, message));
         let asked = BootClock.now();
-        let row = client.query_typed_one(HELLO, &[]).await.map_err(|e| from_postgres(config, e))?;
-        let (pid, standby, fixed): (i32, bool, bool) = (row.get(0), row.get(1), row.get(2));
-        let (number, version, encoding): (i32, String, String) =
-            (row.get(3), row.get(4), row.get(5));
+        let row = answered::ask_one(client, config, HELLO, &[]).await?;
+        let hello = Hello::read(&row).map_err(|e| misfit(config, &e.into()))?;
+        let Hello { pid, standby, fixed, number, version, encoding, now_us } = hello;
         if number < OLDEST {
             let message = format!("{config} is PostgreSQL {version}: upgrade it to 14 or later");
             return refuse(ErrorKind::Unsupported, message);
@@ -171,7 +179,6 @@ impl Connector {
             );
             return refuse(ErrorKind::Refused, message);
         }
-        let now_us = micros(row.get(6));
         Ok(Server { version, pooled, now_us, asked })
     }
 
@@ -197,6 +204,31 @@ impl Connector {
         let statements = self.prepare.iter().map(|text| client.prepare(text));
         let statements = try_join_all(statements).await.map_err(failed)?;
         Ok(self.prepare.iter().copied().zip(statements).collect())
+    }
+}
+
+/// The answer to [`HELLO`].
+struct Hello {
+    pid: i32,
+    standby: bool,
+    fixed: bool,
+    number: i32,
+    version: String,
+    encoding: String,
+    now_us: u64,
+}
+
+impl Hello {
+    fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            pid: row.try_get(0)?,
+            standby: row.try_get(1)?,
+            fixed: row.try_get(2)?,
+            number: row.try_get(3)?,
+            version: row.try_get(4)?,
+            encoding: row.try_get(5)?,
+            now_us: micros(row.try_get(6)?),
+        })
     }
 }
 
@@ -229,6 +261,8 @@ pub(super) struct Line {
     broken: Arc<AtomicBool>,
     /// Whether locks end with it.
     has_locks: bool,
+    /// Behind a pool, whose turn it is: see [`answered`](super::answered).
+    turn: Option<Arc<Mutex<()>>>,
 }
 
 impl Line {
@@ -260,24 +294,29 @@ impl Line {
         }
     }
 
+    /// Waits until nothing else is under way, if one may be at a time.
+    pub(super) async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
+        match &self.turn {
+            Some(turn) => Some(Arc::clone(turn).lock_owned().await),
+            None => None,
+        }
+    }
+
     /// Uses it for nothing more, and takes care that nothing arrives later.
-    fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.lane.abandon();
     }
 
     pub(super) async fn ask(&self, config: &PostgresConfig, call: &Call) -> Result<Vec<Row>> {
         let asked = match self.prepared.get(call.statement) {
+            _ if self.turn.is_some() => return self.ask_by_name(config, call).await,
             Some(statement) => {
                 let values: Vec<&(dyn ToSql + Sync)> =
                     call.parameters.iter().map(|(value, _)| &**value as _).collect();
                 self.client.query(statement, &values).await
             }
-            None => {
-                let values: Vec<(&(dyn ToSql + Sync), Type)> =
-                    call.parameters.iter().map(|(value, of)| (&**value as _, of.clone())).collect();
-                self.client.query_typed(call.statement, &values).await
-            }
+            None => self.client.query_typed(call.statement, &call.typed()).await,
         };
         let Err(error) = asked else { return asked.map_err(|e| from_postgres(config, e)) };
         if error.as_db_error().is_none() {
@@ -286,6 +325,20 @@ impl Line {
             self.sweep(call.key).await;
         }
         Err(from_postgres(config, error))
+    }
+
+    /// The same where an answer may be to somebody else.
+    async fn ask_by_name(&self, config: &PostgresConfig, call: &Call) -> Result<Vec<Row>> {
+        let name = answered::new_name();
+        let mut values = call.typed();
+        let statement = answered::named(call.statement, values.len());
+        values.push((&name, Type::TEXT));
+        let answer = self.client.query_typed(&statement, &values).await;
+        // Whose error it is nobody knows, and what comes after it neither.
+        let answer = answer.map_err(|e| from_postgres(config, e));
+        let answer =
+            answer.and_then(|rows| answered::ours(rows, &name).map_err(|why| misfit(config, &why)));
+        answer.inspect_err(|_| self.give_up())
     }
 }
 

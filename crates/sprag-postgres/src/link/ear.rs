@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sprag_core::wakeups::Wakeups;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::advisory::Holdings;
 
@@ -29,10 +28,8 @@ struct Heard {
 impl Ear {
     /// Whether anybody was granted a lock by it.
     pub(super) fn hear(&self, row: &Row) -> bool {
-        if row.columns().first().is_none_or(|column| *column.type_() != Type::TEXT) {
-            return false;
-        }
-        let text = row.get::<_, Option<&str>>(0).unwrap_or_default();
+        // Whoever asked complains about an answer of another form.
+        let Ok(Some(text)) = row.try_get::<_, Option<&str>>(0) else { return false };
         // Most answers tell nothing, and are not worth being read twice.
         if !text.starts_with('{') || !text.contains("\"told\"") {
             return false;

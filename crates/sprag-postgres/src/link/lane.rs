@@ -142,6 +142,10 @@ impl Drop for End<'_> {
         if let Some(life) = &self.0.life {
             life.end();
         }
+        if std::thread::panicking() {
+            // Nobody would read what comes.
+            self.0.abandon();
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 //! Its own thread and runtime: callers may be on any runtime or none, and a connection must not end
 //! with the runtime that happened to open it.
 
+pub(crate) mod answered;
 mod connect;
 mod ear;
 mod lane;
 mod listener;
 mod rest;
+#[cfg(test)]
+mod restart;
 mod startup;
 mod tls;
 mod watcher;
@@ -18,8 +21,9 @@ pub(crate) use lane::Lane;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -38,10 +42,15 @@ use self::ear::Ear;
 use self::lane::Looked;
 use crate::advisory::{TELL, Vital};
 use crate::config::PostgresConfig;
-use crate::error::{error, no_answer};
+use crate::error::{Misfit, error, misfit, no_answer};
 
 /// Requests that wait to be sent; beyond that callers wait their turn.
 const WAITING: usize = 1024;
+
+/// What is said when something of ours panics, which must not be.
+const DIED: &str = "what talks to PostgreSQL has died, and is started again: please report it";
+/// How long to wait until that which listens is started again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The way to the server.
 #[derive(Debug)]
@@ -100,6 +109,11 @@ impl Call {
         self
     }
 
+    /// What goes into it, with the types.
+    fn typed(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        self.parameters.iter().map(|(value, of)| (&**value as _, of.clone())).collect()
+    }
+
     pub(crate) fn text(self, text: impl Into<String>) -> Self {
         self.with(text.into(), Type::TEXT)
     }
@@ -117,6 +131,9 @@ struct Job {
 }
 
 type Answer = Result<Vec<Row>>;
+
+/// Whether a request is under way, and does not just wait for its turn.
+type Sent = Arc<AtomicBool>;
 
 impl Desk {
     /// The connection, unless something is wrong with it.
@@ -141,7 +158,9 @@ impl Desk {
     }
 
     /// One request and its answer, and whether that told somebody else of this process something.
-    async fn work(self: Arc<Self>, line: Arc<Line>, call: Call) -> (Answer, bool) {
+    async fn work(self: Arc<Self>, line: Arc<Line>, call: Call, sent: Sent) -> (Answer, bool) {
+        let _turn = line.turn().await;
+        sent.store(true, Ordering::Relaxed);
         let answer = line.ask(&self.connector.config, &call).await;
         let told = answer.iter().flatten().filter(|row| self.ear.hear(row)).count() > 0;
         (answer, told)
@@ -152,7 +171,7 @@ impl Desk {
 async fn finish(
     desk: Arc<Desk>,
     line: Arc<Line>,
-    key: Option<i64>,
+    (key, sent): (Option<i64>, Sent),
     work: impl Future<Output = (Answer, bool)>,
     to: oneshot::Sender<Answer>,
 ) {
@@ -160,6 +179,11 @@ async fn finish(
     let patience = desk.connector.config.timeout;
     let answer = match tokio::time::timeout(patience, work).await {
         Ok((answer, _)) => answer,
+        Err(_) if !sent.load(Ordering::Relaxed) => Err(error(
+            ErrorKind::Busy,
+            "too many requests of this process wait for the one connection that it has to a pool: \
+             wait for fewer locks at once, or use the address of the server itself",
+        )),
         Err(_) => {
             line.doubt(key);
             let what = format!("did not answer within {patience:?}");
@@ -195,19 +219,25 @@ impl Link {
                 Ok(runtime) => runtime,
                 Err(e) => return opened(Err(no_runtime().caused_by(e))),
             };
-            runtime.block_on(async {
-                shared.runtime.get_or_init(Handle::current);
-                let connector = shared.connector.clone();
-                // Where locks end with their session it is also woken on its connection.
-                let listener = match shared.ear.holdings.clone() {
-                    Some(holdings) => tokio::spawn(watcher::watch(connector, holdings)),
-                    None => tokio::spawn(listener::listen(connector, channel, wakeups, wish)),
-                };
-                serve(&shared, inbox, measured, opened).await;
-                shared.tell_visits().await;
-                listener.abort();
-                shared.set_line(None);
-            });
+            shared.runtime.get_or_init(|| runtime.handle().clone());
+            let connector = shared.connector.clone();
+            // Where locks end with their session it is also woken on its connection.
+            let listener = match shared.ear.holdings.clone() {
+                Some(holdings) => runtime
+                    .spawn(again(move || watcher::watch(connector.clone(), Arc::clone(&holdings)))),
+                None => runtime.spawn(again(move || {
+                    let (wakeups, wish) = (Arc::clone(&wakeups), Arc::clone(&wish));
+                    listener::listen(connector.clone(), channel.clone(), wakeups, wish)
+                })),
+            };
+            let (mut inbox, mut opened) = (inbox, Some(opened));
+            let mut serve = || runtime.block_on(serve(&shared, &mut inbox, &measured, &mut opened));
+            while catch_unwind(AssertUnwindSafe(&mut serve)).is_err() {
+                tracing::error!(target: "sprag::postgres", "{DIED}");
+            }
+            runtime.block_on(shared.tell_visits());
+            listener.abort();
+            shared.set_line(None);
         };
         let started = std::thread::Builder::new().name("sprag-postgres".into()).spawn(work);
         started.map_err(|e| no_runtime().caused_by(e))?;
@@ -231,14 +261,16 @@ impl Link {
             (Some(line), Some(runtime)) => {
                 let key = call.key;
                 let pace = if call.durable { &self.desk.disk_pace } else { &self.desk.pace };
-                let mut work = Box::pin(Arc::clone(&self.desk).work(Arc::clone(&line), call));
+                let sent = Sent::default();
+                let work = Arc::clone(&self.desk).work(Arc::clone(&line), call, Arc::clone(&sent));
+                let mut work = Box::pin(work);
                 if let Some((found, told)) = look(pace, &line, work.as_mut()).await {
                     if told {
                         step_aside().await;
                     }
                     return found;
                 }
-                runtime.spawn(finish(Arc::clone(&self.desk), line, key, work, answer));
+                runtime.spawn(finish(Arc::clone(&self.desk), line, (key, sent), work, answer));
             }
             _ => {
                 let job = Job { call, asked: BootClock.now(), answer };
@@ -246,6 +278,14 @@ impl Link {
             }
         }
         answered.await.map_err(|_| ended())?
+    }
+
+    /// An answer does not fit: it may be to somebody else, and so may be what comes after it.
+    pub(crate) fn misfit(&self, why: &Misfit) -> Error {
+        if let Some(line) = self.desk.line() {
+            line.give_up();
+        }
+        misfit(&self.desk.connector.config, why)
     }
 
     /// Sleeps, on the thread: whoever asks may be on no runtime.
@@ -276,6 +316,14 @@ impl Link {
     }
 }
 
+/// Does something that never ends, and begins again if it dies.
+async fn again<F: Future<Output = ()> + Send + 'static>(work: impl Fn() -> F) {
+    while tokio::spawn(work()).await.is_err_and(|error| error.is_panic()) {
+        tracing::error!(target: "sprag::postgres", "{DIED}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 /// Sends a request, and looks for the answer for a moment if answers usually come that soon.
 async fn look<F: Future>(pace: &Pace, line: &Line, mut work: Pin<&mut F>) -> Option<F::Output> {
     let how = pace.look();
@@ -301,23 +349,25 @@ fn no_runtime() -> Error {
     error(ErrorKind::Unavailable, "no thread can be started: raise the limits of this process")
 }
 
-/// Connects, and connects anew where that is needed.
+/// Connects, and connects anew where that is needed. Begun again after a panic, it goes on.
 async fn serve(
     desk: &Arc<Desk>,
-    mut inbox: mpsc::Receiver<Job>,
-    measured: Arc<AtomicI64>,
-    opened: impl FnOnce(Result<Server>),
+    inbox: &mut mpsc::Receiver<Job>,
+    measured: &AtomicI64,
+    opened: &mut Option<impl FnOnce(Result<Server>)>,
 ) {
     let connector = &desk.connector;
-    match connector.open().await {
-        Ok(line) => {
-            let (now_us, asked) = (line.server.now_us, line.server.asked);
-            measured.store(skew(now_us / 1000, asked), Ordering::Relaxed);
-            let server = line.server.clone();
-            desk.set_line(Some(Arc::new(line)));
-            opened(Ok(server));
+    if let Some(opened) = opened.take() {
+        match connector.open().await {
+            Ok(line) => {
+                let (now_us, asked) = (line.server.now_us, line.server.asked);
+                measured.store(skew(now_us / 1000, asked), Ordering::Relaxed);
+                let server = line.server.clone();
+                desk.set_line(Some(Arc::new(line)));
+                opened(Ok(server));
+            }
+            Err(error) => return opened(Err(error)),
         }
-        Err(error) => return opened(Err(error)),
     }
     let mut failed = Moment::START;
     while let Some(job) = inbox.recv().await {
@@ -342,8 +392,9 @@ async fn serve(
         }
         if let Some(line) = desk.line() {
             let key = job.call.key;
-            let work = Arc::clone(desk).work(Arc::clone(&line), job.call);
-            tokio::spawn(finish(Arc::clone(desk), line, key, work, job.answer));
+            let sent = Sent::default();
+            let work = Arc::clone(desk).work(Arc::clone(&line), job.call, Arc::clone(&sent));
+            tokio::spawn(finish(Arc::clone(desk), line, (key, sent), work, job.answer));
         } else {
             let lost = no_answer(&connector.config, "ended the connection at once");
             drop(job.answer.send(Err(lost)));

@@ -12,7 +12,7 @@ use tokio_postgres::types::Type;
 
 use super::connect::{Connector, PIN};
 use crate::advisory::Holdings;
-use crate::error::{from_postgres, no_answer};
+use crate::error::{from_postgres, misfit, no_answer};
 
 const BEGIN: &str = "SELECT sprag.begin_session_v1($1)::text";
 const WATCH: &str = "SELECT sprag.watch_v1($1, $2, $3, $4)";
@@ -105,7 +105,7 @@ async fn look(
     let began = tokio::time::Instant::now();
     let answer = in_time(connector, client.query_typed_one(WATCH, &asked)).await?;
     let waited = began.elapsed() >= Duration::from_millis(u64::from(patience.unsigned_abs()) / 2);
-    let over: Vec<String> = answer.get(0);
+    let over: Vec<String> = answer.try_get(0).map_err(|e| misfit(&connector.config, &e.into()))?;
     if over.is_empty() && !waited {
         tokio::time::sleep(PAUSE).await;
     }

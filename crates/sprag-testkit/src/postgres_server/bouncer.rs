@@ -64,6 +64,11 @@ impl PgBouncer {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Where it lives.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -13,7 +13,11 @@ const NAME: &str = "report";
 /// Writes down every notification that a function of ours sends.
 const SPY: &str = "CREATE TABLE public.told (channel text, payload text); \
      CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS \
-     'INSERT INTO public.told VALUES ($1, $2); SELECT pg_catalog.pg_notify($1, $2)'";
+     'INSERT INTO public.told VALUES ($1, $2); SELECT pg_catalog.pg_notify($1, $2)'; \
+     DO $do$ DECLARE its text; BEGIN \
+       FOR its IN SELECT pg_get_functiondef(oid) FROM pg_proc \
+         WHERE pronamespace = 'sprag'::regnamespace AND position('pg_notify(' IN prosrc) > 0 LOOP \
+         EXECUTE replace(its, 'pg_notify(', 'public.pg_notify('); END LOOP; END $do$";
 const TOLD: &str = "SELECT count(*) FROM public.told";
 
 /// A notification takes a lock of the whole server: there is one for whoever waits in another process,
@@ -24,9 +28,8 @@ async fn there_are_notifications_only_for_who_waits() {
         return;
     }
     let database = Database::fresh();
+    drop(Locks::open(&database.url()).unwrap());
     database.sql(SPY);
-    let path = format!("ALTER DATABASE {} SET search_path = public, pg_catalog", database.name());
-    database.sql(&path);
     for kind in ["lease", "advisory"] {
         let url = format!("{}?mode={kind}&namespace={kind}", database.url());
         let (locks, others) = (Locks::open(&url).unwrap(), Locks::open(&url).unwrap());

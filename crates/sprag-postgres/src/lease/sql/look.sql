@@ -6,8 +6,13 @@ BEGIN
   RETURN (SELECT n.mode FROM sprag.namespace AS n WHERE n.space = ns);
 END $$;
 
+-- The record of a lock as people see it. One that cannot be read is told as that, and costs no other.
 CREATE FUNCTION sprag.seen(l sprag.lock) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
+  IF NOT sprag.is_sound(l) THEN
+    RETURN jsonb_build_object('now_us', sprag.now_us(), 'fence', greatest(l.fence, l.heir_fence),
+      'damaged', true);
+  END IF;
   RETURN jsonb_build_object('now_us', sprag.now_us(), 'fence', greatest(l.fence, l.heir_fence),
     'limit', l.permits, 'holders', (sprag.whole(l)).holders,
     'heir', CASE WHEN l.heir_lease IS NOT NULL THEN
@@ -34,11 +39,19 @@ BEGIN
     ORDER BY l.name LIMIT most;
 END $$;
 
+-- What an entry of the trail tells; nothing if it cannot be read.
+CREATE FUNCTION sprag.told_by(t sprag.trail) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN sprag.event_of(t);
+EXCEPTION WHEN data_exception THEN
+  RETURN NULL;
+END $$;
+
 -- The newest entries of a lock, or of all, newest first.
 CREATE FUNCTION sprag.newest_v1(ns text, lock text, most bigint) RETURNS TABLE (number bigint,
   its_name text, its_ms bigint, its_event text, noted text) LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.event_of(t)::text, t.entry::text
+  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.told_by(t), t.entry::text
     FROM sprag.trail AS t WHERE t.space = ns AND (lock IS NULL OR t.name = lock)
     ORDER BY t.sequence DESC LIMIT most;
 END $$;
@@ -48,7 +61,7 @@ END $$;
 CREATE FUNCTION sprag.next_v1(ns text, lock text, most bigint, after bigint) RETURNS TABLE (
   number bigint, its_name text, its_ms bigint, its_event text, noted text) LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.event_of(t)::text, t.entry::text
+  RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.told_by(t), t.entry::text
     FROM sprag.trail AS t WHERE t.space = ns AND (lock IS NULL OR t.name = lock)
       AND t.sequence > after
       AND t.sequence < coalesce((SELECT min(h.sequence) FROM sprag.trail AS h
