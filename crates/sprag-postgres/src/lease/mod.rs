@@ -1,5 +1,6 @@
 //! Leases in rows: [`PostgresStore`].
 
+mod answers;
 #[cfg(test)]
 pub(crate) mod differential;
 pub(crate) mod parts;
@@ -7,6 +8,7 @@ pub(crate) mod passing;
 pub(crate) mod plain;
 #[cfg(test)]
 mod renewals;
+mod start;
 mod statements;
 mod store;
 mod trail;

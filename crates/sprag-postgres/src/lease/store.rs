@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
-use sprag_core::entropy::OsEntropy;
 use sprag_core::record::wire::{self, Answer};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
@@ -25,13 +24,12 @@ use tokio_postgres::types::Type;
 use super::parts::{self, How, Parts};
 use super::passing::{self, Passing};
 use super::plain::{self, Plain};
-use super::statements::{
-    self, APPLY, LEAVE, LIST, LOOK, PREPARED, RENEW, RENEW_EACH, REPAIR, TAKE,
-};
+use super::start::Start;
+use super::statements::{self, APPLY, LEAVE, LIST, LOOK, RENEW, RENEW_EACH, TAKE};
 use super::trail;
 use super::zeros::without_zeros;
-use crate::advisory::{self, Vital};
-use crate::config::{LockKind, PostgresConfig};
+use crate::advisory::Vital;
+use crate::config::PostgresConfig;
 use crate::diagnose;
 use crate::error::{Misfit, STORE, error, strange_answer};
 use crate::link::{Call, Link, Server};
@@ -54,15 +52,15 @@ const NO_KEYS: Option<Vec<i64>> = None;
 /// writes two may hold a lock; fences still grow, by the server's clock.
 #[derive(Debug)]
 pub struct PostgresStore {
-    capability: Capability,
+    pub(super) capability: Capability,
     pub(crate) link: Link,
     pub(crate) namespace: String,
-    session: SessionId,
+    pub(super) session: SessionId,
     /// Where this process is woken; none through a pool.
-    channel: Option<String>,
-    wakeups: Arc<Wakeups>,
+    pub(super) channel: Option<String>,
+    pub(super) wakeups: Arc<Wakeups>,
     pub(crate) passing: Passing,
-    server: Server,
+    pub(super) server: Server,
 }
 
 impl PostgresStore {
@@ -200,42 +198,6 @@ impl PostgresStore {
         views.collect::<Result<_>>().map_err(|error| error.during(operation))
     }
 
-    /// Breaks a lock whose record cannot be read; nothing if it can be.
-    pub(crate) async fn repair(&self, eviction: &Eviction) -> Result<Option<Evicted>> {
-        let name = &eviction.name;
-        let named = |error: Error| error.during(Operation::Evict).on(name);
-        let call = Call::new(LOOK).text(&self.namespace).text(name.as_str());
-        let rows = self.ask(Operation::Evict, call).await.map_err(named)?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let text = row.try_get(1).map_err(|e| named(self.misfit(&e.into())))?;
-        if statements::fence_of_damaged(text) != Some(eviction.fence) {
-            return Ok(None);
-        }
-        let command = written(&Command::evict(eviction), self.capability.max_waiters);
-        let call = Call::new(REPAIR).durable().text(&self.namespace).text(name.as_str());
-        let rows = self.ask(Operation::Evict, call.text(command)).await.map_err(named)?;
-        let row = self.only(&rows).map_err(named)?;
-        let text: Option<&str> = row.try_get(0).map_err(|e| named(self.misfit(&e.into())))?;
-        let Some(text) = text else { return Ok(Some(Evicted::NotHeld)) };
-        let answer = Answer::read(text).map_err(|e| named(strange_answer(e)))?;
-        Ok(Some(answer.outcome.into_evicted()))
-    }
-
-    /// The one text that is the answer.
-    pub(crate) fn text<'a>(&self, rows: &'a [Row]) -> Result<&'a str> {
-        self.only(rows)?.try_get(0).map_err(|e| self.misfit(&e.into()))
-    }
-
-    /// The one row that is the answer.
-    pub(crate) fn only<'a>(&self, rows: &'a [Row]) -> Result<&'a Row> {
-        rows.first().ok_or_else(|| self.misfit(&"there is no row".into()))
-    }
-
-    /// An answer does not fit.
-    pub(crate) fn misfit(&self, why: &Misfit) -> Error {
-        self.link.misfit(why)
-    }
-
     /// Who does not wait needs no wake-up; who waits does.
     fn heed(&self, lease: LeaseId, outcome: &Outcome) {
         if !matches!(outcome, Outcome::Queued { .. }) {
@@ -253,55 +215,6 @@ pub(crate) fn written(command: &Command, max_waiters: usize) -> String {
 
 fn ended() -> Error {
     error(ErrorKind::Unavailable, "the thread that connects has ended")
-}
-
-/// A store whose connection is being made.
-struct Start {
-    link: Link,
-    namespace: String,
-    session: SessionId,
-    channel: String,
-    wakeups: Arc<Wakeups>,
-}
-
-impl Start {
-    fn new(
-        config: PostgresConfig,
-        vital: Option<Vital>,
-        opened: impl FnOnce(Result<Server>) + Send + 'static,
-    ) -> Result<Self> {
-        config.check()?;
-        if (config.kind == LockKind::Advisory) != vital.is_some() {
-            let message = "a PostgresStore has leases, and an AdvisoryStore advisory locks";
-            return Err(Error::bad_input(Operation::Open, message));
-        }
-        let namespace = config.namespace.clone();
-        let session = SessionId::random(&OsEntropy);
-        let (channel, wakeups) = (format!("sprag_{session}"), Arc::new(Wakeups::default()));
-        let prepared = vital.as_ref().map_or(PREPARED, |_| advisory::PREPARED);
-        let woken = Arc::clone(&wakeups);
-        let link = Link::start(config, prepared, channel.clone(), woken, vital, opened)?;
-        Ok(Self { link, namespace, session, channel, wakeups })
-    }
-
-    fn finish(self, opened: Result<Server>) -> Result<PostgresStore> {
-        let server = opened?;
-        let mut capability = PostgresStore::ability();
-        capability.notify = !server.pooled;
-        let Self { link, namespace, session, channel, wakeups } = self;
-        let channel = (!server.pooled).then_some(channel);
-        let passing = Passing::default();
-        Ok(PostgresStore {
-            capability,
-            link,
-            namespace,
-            session,
-            channel,
-            wakeups,
-            passing,
-            server,
-        })
-    }
 }
 
 #[async_trait]

@@ -4,6 +4,7 @@
 //! with the runtime that happened to open it.
 
 pub(crate) mod answered;
+mod call;
 mod connect;
 mod ear;
 mod lane;
@@ -16,6 +17,7 @@ mod tls;
 mod watcher;
 mod wire;
 
+pub(crate) use call::Call;
 pub(crate) use connect::Server;
 pub(crate) use lane::Lane;
 
@@ -35,7 +37,7 @@ use sprag_core::{Error, ErrorKind, Loss, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use self::connect::{Connector, Line};
 use self::ear::Ear;
@@ -79,48 +81,6 @@ struct Desk {
 impl fmt::Debug for Desk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").field("pace", &self.pace).finish_non_exhaustive()
-    }
-}
-
-/// One statement and what goes into it.
-pub(crate) struct Call {
-    pub(crate) statement: &'static str,
-    pub(crate) parameters: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
-    /// Whether the server waits for its disk.
-    durable: bool,
-    /// The session lock that it may take.
-    key: Option<i64>,
-}
-
-impl Call {
-    pub(crate) const fn new(statement: &'static str) -> Self {
-        Self { statement, parameters: Vec::new(), durable: false, key: None }
-    }
-
-    /// The key of the lock that it is about.
-    pub(crate) fn key(mut self, key: i64) -> Self {
-        self.key = Some(key);
-        self.with(key, Type::INT8)
-    }
-
-    /// What it does is on the disk before it is answered.
-    pub(crate) const fn durable(mut self) -> Self {
-        self.durable = true;
-        self
-    }
-
-    /// What goes into it, with the types.
-    fn typed(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        self.parameters.iter().map(|(value, of)| (&**value as _, of.clone())).collect()
-    }
-
-    pub(crate) fn text(self, text: impl Into<String>) -> Self {
-        self.with(text.into(), Type::TEXT)
-    }
-
-    pub(crate) fn with(mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> Self {
-        self.parameters.push((Box::new(value), of));
-        self
     }
 }
 
