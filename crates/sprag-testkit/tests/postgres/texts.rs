@@ -1,4 +1,5 @@
 //! Texts that people write, and records that cannot be read: neither may cost a lock, nor hide others.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sprag::audit::{AuditKind, AuditQuery};
 use sprag::store::{Eviction, Listing};

@@ -1,4 +1,5 @@
 //! Answers of another form than any that was asked for.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sprag::Mode;
 use sprag::store::{Attempt, Listing, Request};

@@ -1,4 +1,5 @@
 //! What other users of a database can do to us, and what we may do there.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use sprag::audit::AuditQuery;
 use sprag::diagnosis::Health;
@@ -140,7 +141,7 @@ async fn who_is_let_in_may_use_locks_and_nothing_else() {
     assert!(!may("SELECT sprag.raise_fences()"));
     assert!(!may("SELECT nextval('sprag.fences')"));
 
-    let docs = include_str!("../../../docs/stores/postgres.md");
+    let docs = include_str!("../../../../docs/stores/postgres.md");
     assert!(docs.contains("SELECT sprag.let_in('app_user');"), "the page says something else");
     assert!(!may(&format!("SELECT sprag.let_in('{user}')")), "let in by itself");
     database.sql(&format!("SELECT sprag.let_in('{user}')"));
