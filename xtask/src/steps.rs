@@ -262,7 +262,7 @@ fn docs(shell: &Shell, extent: &Extent) -> Outcome {
 }
 
 /// How many tests run at a time for each core: most of them wait for the end of a lease.
-const TESTS_PER_CORE: usize = 3;
+const TESTS_PER_CORE: usize = 4;
 
 fn tests(shell: &Shell, extent: &Extent) -> Outcome {
     let mut command = if shell::succeeds(&mut shell.cargo(&["nextest", "--version"])) {

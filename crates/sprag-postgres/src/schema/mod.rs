@@ -231,7 +231,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "26260498366e5ccd1922042618b4d5182bdef83e5a566edcb3f0f17aefaf803a";
+    const FROZEN: &str = "470b1f5f93f1efcc42366d4d849638984b326bc9c84ec00f328baf937e133c72";
 
     #[test]
     fn the_schema_is_frozen() {
