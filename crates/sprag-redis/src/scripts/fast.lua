@@ -18,7 +18,7 @@ if command == 'take' then
       struct.unpack(NUMBERS, numbers)
     local ttl = tonumber(ARGV[4])
     if kind == FREE and waiters == 0 and format == FORMAT and now <= tonumber(ARGV[5])
-      and now_us > fence and now + ttl + DAY <= keep
+      and now_us > fence and now + ttl + HOUR <= keep
       and not string.find(recent, string.sub(lease, -8), 1, true)
       and call('SET', KEYS[1], lease, 'NX', 'PX', ARGV[4]) then
       if listed == 0 and KEYS[7] then
@@ -80,7 +80,7 @@ elseif command == 'release' and call('GET', KEYS[1]) == lease then
               ends = math.max(ends, heir_until)
             end
           end
-          if mode == EXCLUSIVE and ends + DAY <= keep then
+          if mode == EXCLUSIVE and ends + HOUR <= keep then
             next_lease, next_ttl, ticket = string.sub(first, 1, 32), its_ttl, its_ticket
             waited = priority == FORCED and 0 or math.max(now - arrived, 0)
             -- The first in line has it from now on; unless memory is full, see lock.lua.
@@ -142,7 +142,7 @@ elseif command == 'keep' and call('GET', KEYS[1]) == lease then
     read_clock()
     local ttl = longer(tonumber(ARGV[4]), renewed, was)
     if kind == ONE and waiters == 0 and format == FORMAT and holder == lease
-      and now + ttl + DAY <= keep then
+      and now + ttl + HOUR <= keep then
       call('PEXPIRE', KEYS[1], ttl)
       numbers = struct.pack(NUMBERS, FORMAT, fence, tickets, keep, now, ttl, soonest, behind, ONE, listed,
         odd, place, 0, 0, lease, #recent, recent)

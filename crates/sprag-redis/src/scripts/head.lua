@@ -46,7 +46,9 @@ local EXCLUSIVE, FORCED = 1, 127
 local FREE, ONE, MANY = 0, 1, 2
 local MAX_GONE = 8
 local MAX_FENCE = 9007199254740991
-local DAY = 24 * 3600000
+-- How long a record outlives its last use at least. What comes after it has a larger fence by the
+-- time of day; this is for a clock that was set, and for holders that ask what became of them.
+local HOUR = 3600000
 -- How many entries the trail of all locks has, and the one of a lock in a Cluster. Up to a hundred
 -- more stay, because nothing is trimmed exactly.
 local TRAIL = KEYS[7] and '9900' or '900'

@@ -162,7 +162,7 @@ local function stranger(value)
   local id = string.sub(digest, 1, 32)
   return {
     lease = id, mode = 'exclusive', fence = tonumber(string.sub(digest, 1, 8), 16) + 1, renewed = now,
-    ttl = left >= 0 and left or 366 * DAY,
+    ttl = left >= 0 and left or 366 * 24 * HOUR,
     text = string.rep('-', 32) .. id
       .. '1{"worker_id":"another program (not sprag)","node_id":"unknown"}',
   }

@@ -687,7 +687,7 @@ local function write()
     last = math.max(last, tonumber(call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]))
   end
   -- Twice as long as needed, so that the shortcuts need not set it each time.
-  local keep = last + 2 * DAY
+  local keep = last + 2 * HOUR
   record.keep = keep
   if waiting > 0 then
     for key = 3, 5 do
@@ -720,8 +720,8 @@ local function publish()
     end
   end
   if #events > 0 and not KEYS[7] then
-    -- The trail of one lock is kept as long as its record.
-    call('PEXPIREAT', KEYS[6], whole(record.keep))
+    -- The trail of one lock outlives its record by two days: people look at it later.
+    call('PEXPIREAT', KEYS[6], whole(record.keep + 48 * HOUR))
   end
 end
 

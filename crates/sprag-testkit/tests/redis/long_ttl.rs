@@ -1,4 +1,5 @@
-//! One long TTL that was given back at once does not disable locks later (F34 of `docs/faults.md`).
+//! One long TTL that was given back at once does not disable locks later (F34 of `docs/faults.md`), and
+//! a name that was used once is not kept for long.
 
 use std::time::Duration;
 
@@ -97,4 +98,21 @@ async fn a_node_rests_for_the_leases_that_are_not_over() {
     guard.release().await.unwrap();
     let rest = rests(&nodes[2]).await;
     assert!(rest <= Duration::from_secs(MOST), "it rests for {rest:?}");
+}
+
+/// What is left of a name that was used once: not for days.
+#[tokio::test]
+async fn a_name_that_was_used_once_is_forgotten_within_hours() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let server = RedisServer::start(&[]).await;
+    let locks = Locks::open(&server.url()).unwrap();
+    locks.lock("once").acquire().await.unwrap().release().await.unwrap();
+    let keys = server.ask(&["KEYS", "*once*"]);
+    assert!(keys.contains("{sprag:once}:r"), "{keys}");
+    for key in keys.lines() {
+        let left: i64 = server.ask(&["TTL", key]).parse().unwrap();
+        assert!((1..=2 * 3600).contains(&left), "{key} is kept for {left} s");
+    }
 }
