@@ -36,6 +36,7 @@ Verbs:
   model    checks the models of the lock machine, in release, in bounds of minutes
              --large       bigger ones
   mutants  plants known bugs one by one; each of them has to be found
+             --by=PROGRAM  what one test program finds of them, such as sprag-redis
   sim      simulates the system with faults
              --seed N      the run to repeat; more flags: --help
   torture  real processes that are killed and stopped while they take locks

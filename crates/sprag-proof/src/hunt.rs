@@ -44,17 +44,23 @@ struct Finder {
     trusted: bool,
 }
 
-/// Hunts the bugs in `all` whose names are in `wanted`, or all of them if there are none.
-/// Returns those that no test found.
+/// Hunts the bugs in `all` whose names are in `wanted`, or all of them if there are none, with the
+/// test programs whose names contain `by`. Returns those that no test found.
 ///
 /// # Errors
 ///
 /// If the tests cannot be built, or fail without any bug.
-pub fn hunt(all: &[&str], wanted: &[String], say: impl Fn(String)) -> Result<Vec<String>, String> {
+pub fn hunt(
+    all: &[&str],
+    wanted: &[String],
+    by: &str,
+    say: impl Fn(String),
+) -> Result<Vec<String>, String> {
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(format!("there is no mutant {unknown}; there are: {}", all.join(", ")));
     }
     let mut finders = build()?;
+    finders.retain(|finder| finder.name.contains(by));
     finders.sort_by_key(|finder| finder.rank);
     let mut survivors = Vec::new();
     let is_wanted = |name: &&&str| wanted.is_empty() || wanted.iter().any(|other| other == **name);
