@@ -22,7 +22,7 @@ use stateright::Model;
 
 /// How many steps the everyday run takes in each model that has no failure. The wrong rules below
 /// are all seen within a fraction of it.
-const EVERYDAY: NonZeroUsize = NonZeroUsize::new(1_500_000).expect("it is not zero");
+const EVERYDAY: NonZeroUsize = NonZeroUsize::new(1_000_000).expect("it is not zero");
 
 fn large() -> bool {
     std::env::var("SPRAG_MODEL").is_ok_and(|size| size == "large")

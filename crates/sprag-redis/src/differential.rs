@@ -242,7 +242,7 @@ async fn the_script_does_what_the_machine_does() {
     // Shown if it fails.
     println!("seed {seed}");
     let mut short = Short::default();
-    let sequences = sized(10_000, 100_000);
+    let sequences = sized(6_000, 100_000);
     for round in 0..sequences / BATCH {
         // In a Cluster the list of names would be in another slot: there is none.
         let has_names = round % 2 == 0;
