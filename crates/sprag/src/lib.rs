@@ -20,7 +20,7 @@ pub use sprag_core::{
     IntoLockName, Keeper, Leadership, LeaseId, Level, LockGuard, LockGuards, LockName, LockRequest,
     LockState, LockView, Loss, MemoryStore, Mode, Operation, PartyId, Released, Result,
     RetryConfig, RwLock, Semaphore, SessionId, Store, Strategy, TaskInfo, Ticket, Wait, WaiterView,
-    audit, block_on, clock, diagnosis, entropy, policy, record, store,
+    audit, block_on, clock, diagnosis, entropy, home, policy, record, store,
 };
 
 #[cfg(feature = "postgres")]

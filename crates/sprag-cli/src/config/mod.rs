@@ -20,6 +20,7 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::output::style::Colour;
 use crate::output::time;
+use crate::run::outer::{self, OUTER};
 use crate::store::anchored;
 
 /// The store with nothing set up.
@@ -103,7 +104,7 @@ impl Settings {
         let wait = layers.find("SPRAG_WAIT", |file| &file.wait, wait)?;
         let ttl = layers.find("SPRAG_TTL", |file| &file.ttl, time::parse)?;
         let kill = layers.find("SPRAG_KILL_AFTER", |file| &file.kill_after, time::parse)?;
-        let store = resolve(store, &stores)?;
+        let store = of_outer_run(resolve(store, &stores)?);
         let usual_ttl = sprag::default_ttl(&store.value);
         Ok(Self {
             store,
@@ -203,6 +204,15 @@ fn resolve(
         store.origin
     );
     Err(Failure::new(Code::UnknownStore, message).hint("see the settings", "sprag config"))
+}
+
+/// Asks the run around this one for its store, if that is meant. Where it cannot be asked, opening the
+/// store says why.
+fn of_outer_run(store: Setting<String>) -> Setting<String> {
+    if store.value != OUTER {
+        return store;
+    }
+    outer::store().map_or(store, |value| Setting { value, origin: Origin::OuterRun })
 }
 
 /// Puts variables in the place of `${NAME}`.

@@ -12,6 +12,8 @@ pub(crate) enum Origin {
     Environment(&'static str),
     /// A line of a file.
     File(PathBuf, usize),
+    /// The `sprag run` around this process.
+    OuterRun,
     /// Nobody: it is what sprag does by itself.
     Default,
 }
@@ -22,6 +24,7 @@ impl fmt::Display for Origin {
             Self::Flag(flag) => f.write_str(flag),
             Self::Environment(variable) => f.write_str(variable),
             Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::OuterRun => f.write_str("the sprag run around this"),
             Self::Default => f.write_str("default"),
         }
     }

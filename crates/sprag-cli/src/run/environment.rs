@@ -7,6 +7,7 @@ use sprag::entropy::OsEntropy;
 use sprag::{LockName, Mode, PartyId};
 
 use super::holding::Holding;
+use super::outer::OUTER;
 use super::plan::Plan;
 use super::socket;
 use crate::config::environment as variable;
@@ -77,11 +78,11 @@ pub(crate) fn variables(
     held.extend(taken.guards().iter().map(|guard| format!("{}:{}", guard.name(), guard.fence())));
     put("SPRAG_HELD", held.join(",").into());
     put("SPRAG_PARTY", plan.party.to_string().into());
-    // A URL with a secret in it is not written where every child can read it: the inner sprag
-    // finds it where we did. Files have none.
-    let store = &plan.store;
-    if store.starts_with("sqlite:") || sprag::redact(store) == *store {
-        put("SPRAG_STORE", store.into());
+    // A URL with a secret in it is not written where every child can read it, unless it came from
+    // there: the inner sprag asks us for it.
+    let store = plan.store.as_str();
+    if variable("SPRAG_STORE").as_deref() != Some(store) {
+        put("SPRAG_STORE", if store::is_public(store) { store } else { OUTER }.into());
     }
     set
 }
@@ -173,7 +174,7 @@ pub(crate) fn session() -> i32 {
 /// The store's URL as it is written in the environment: good in every working directory.
 pub(crate) fn store_url(url: &str) -> String {
     match std::env::current_dir() {
-        Ok(here) => store::anchored(url, &here),
+        Ok(here) => store::absolute(url, &here),
         Err(_) => url.to_owned(),
     }
 }
@@ -193,8 +194,9 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         let here = here.to_str().unwrap();
         assert_eq!(store_url("sqlite:./locks.db"), format!("sqlite://{here}/./locks.db"));
-        for url in ["sqlite:", "sqlite:///x/y.db", "sqlite:/x/y.db", "memory:x"] {
+        for url in ["sqlite:///x/y.db", "sqlite:/x/y.db", "memory:x", "git+file:///x"] {
             assert_eq!(store_url(url), url);
         }
+        assert!(store_url("sqlite:").starts_with("sqlite:/"), "the default without HOME");
     }
 }

@@ -18,6 +18,7 @@ mod hold;
 mod holding;
 mod nested;
 mod notify;
+pub(crate) mod outer;
 pub(crate) mod overlap;
 pub(crate) mod plan;
 mod progress;
@@ -112,6 +113,7 @@ impl<'a> Session<'a> {
     fn start(plan: &'a Plan, context: &'a Context) -> Result<Self, Failure> {
         // Before there are threads: they inherit what is blocked.
         let signals = Signals::block(&FORWARDED).map_err(bug)?;
+        Desk::check_folder()?;
         // Before the store is opened, so that it comes up meanwhile.
         let names: Vec<_> = plan.named.iter().map(|name| name.as_str()).collect();
         let ward = Ward::start(&names.join(",")).map_err(bug)?;
@@ -207,7 +209,7 @@ impl<'a> Session<'a> {
     fn hold(&mut self, taken: Taken, holder: &str) -> Result<(&'static str, Exit), Failure> {
         let plan = self.plan;
         // Who holds nothing but a mark has nothing to tell; the run around it has.
-        let desk = if plan.names.is_empty() { None } else { Desk::open().ok() };
+        let desk = if plan.names.is_empty() { None } else { Desk::open()? };
         let mut order = plan.order(&taken, holder, desk.as_ref().map(Desk::path));
         let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.

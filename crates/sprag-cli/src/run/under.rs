@@ -72,8 +72,8 @@ impl Under<'_> {
     /// Runs the command until it and all that it started are gone.
     pub(crate) fn run(self, reins: &Reins, context: &Context) -> Result<Ran, Failure> {
         let (plan, taken) = (self.plan, &self.guard as &dyn Holding);
+        let desk = Desk::open()?;
         let mut ward = Ward::start(self.guard.name().as_str()).map_err(bug)?;
-        let desk = Desk::open().ok();
         let mut order = plan.order(taken, self.holder, desk.as_ref().map(Desk::path));
         order.directory = self.directory.into();
         order.environment.extend(self.variables);

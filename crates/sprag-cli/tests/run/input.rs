@@ -64,7 +64,7 @@ fn the_command_learns_about_its_lock() {
     assert_eq!(value("SPRAG_LEASE").len(), 32);
     assert_eq!(value("SPRAG_MODE"), "exclusive");
     assert_eq!(value("SPRAG_TTL"), "12");
-    assert_eq!(value("SPRAG_STORE"), "sqlite:");
+    assert_eq!(value("SPRAG_STORE"), format!("sqlite:{}", place.database().display()));
     assert!(value("SPRAG_HOLDER").contains('#'));
     assert!(value("SPRAG_DEADLINE").ends_with('Z'));
     assert!(!std::path::Path::new(&value("SPRAG_SOCKET")).exists(), "it is removed at the end");

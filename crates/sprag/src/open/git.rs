@@ -1,6 +1,8 @@
 //! `git+ssh://`, `git+https://`, `git+file://`, `git:origin`.
 
+use std::ffi::OsString;
 use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +43,8 @@ pub(super) const KIND: StoreKind = StoreKind {
     },
 };
 
-const PARAMETERS: &[&str] = &["abandoned", "poll_ms", "timeout_ms", "by_git", "insecure"];
+const PARAMETERS: &[&str] =
+    &["abandoned", "poll_ms", "timeout_ms", "by_git", "insecure", "directory"];
 /// The longer nobody comes, the more seldom we look, up to so much.
 const SLOWEST: u32 = 16;
 
@@ -52,6 +55,7 @@ fn config(url: &StoreUrl<'_>) -> Result<GitConfig> {
     for (name, value) in url.parameters() {
         config = match name {
             "insecure" => config,
+            "directory" if !url.rest.starts_with("//") => config,
             "by_git" => config.git_talks(flag(url, "by_git")?),
             "timeout_ms" => config.timeout(millis(url, name, value)?),
             "poll_ms" => {
@@ -78,7 +82,7 @@ fn remote(url: &StoreUrl<'_>, insecure: bool) -> Result<GitConfig> {
             Ok(name)
                 if !name.is_empty() && !name.starts_with('-') && !name.contains([':', '@']) =>
             {
-                Ok(GitConfig::remote(name, "."))
+                Ok(GitConfig::remote(name, directory(url)?))
             }
             _ => Err(url.bad("names no remote; write git:origin, or git+ssh:// and so on")),
         };
@@ -97,6 +101,14 @@ fn remote(url: &StoreUrl<'_>, insecure: bool) -> Result<GitConfig> {
         return Err(url.bad("is no URL of a repository; write git+https://HOST:PORT/PATH"));
     }
     Ok(config)
+}
+
+/// The folder of the repository whose remote it is: that of this process, if none is named.
+fn directory(url: &StoreUrl<'_>) -> Result<PathBuf> {
+    match url.parameters().find(|(name, _)| *name == "directory") {
+        Some((_, folder)) => Ok(OsString::from_vec(url.decode(folder)?).into()),
+        None => Ok(".".into()),
+    }
 }
 
 fn is_loopback(rest: &str) -> bool {
@@ -141,6 +153,7 @@ mod tests {
     fn each_form_means_one_remote() {
         for (url, remote) in [
             ("git:origin", "origin"),
+            ("git:origin?directory=/a%26b", "origin"),
             ("git+ssh://git@host/a.git", "ssh://git@host/a.git"),
             ("git+https://me:pw@host/a.git", "https://***@host/a.git"),
             ("git+file:///srv/a%20b.git", "file:///srv/a%20b.git"),
@@ -167,6 +180,7 @@ mod tests {
             "git+http://localhost.evil/a",
             "git+http://h/a?insecure=1",
             "git:origin?ttl=1",
+            "git://host/a.git?directory=/a",
             "git:origin?poll_ms=0",
             "git:origin?abandoned=maybe",
         ] {
