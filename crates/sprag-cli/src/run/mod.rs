@@ -279,7 +279,7 @@ impl<'a> Session<'a> {
             drop(taken);
             Ok(None)
         } else {
-            sprag::block_on(taken.release(success))
+            sprag::block_on(taken.release(success, self.plan, self.opened.client()))
         };
         let taken_away = match &released {
             Ok(Some((name, loss @ (Loss::Broken { .. } | Loss::Stolen { .. })))) if !lost => {

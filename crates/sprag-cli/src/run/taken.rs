@@ -174,11 +174,16 @@ impl Holding for Taken {
 impl Taken {
     /// Gives everything back; tells what turned out to be lost before. After a success the mark
     /// stays until the end of its period.
-    pub(crate) async fn release(self, success: bool) -> Result<Option<(LockName, Loss)>> {
+    pub(crate) async fn release(
+        self,
+        success: bool,
+        plan: &Plan,
+        client: &Client,
+    ) -> Result<Option<(LockName, Loss)>> {
         if let Some((mark, until)) = self.mark
             && success
         {
-            keep_until(mark, until).await?;
+            keep_until(mark, until, plan, client).await?;
         }
         if let Some((_, slot)) = self.slot {
             slot.release().await?;
@@ -193,12 +198,29 @@ impl Taken {
 }
 
 /// Lets a mark stand by itself until the end of its period, if that is not over.
-async fn keep_until(mut mark: LockGuard, until_ms: u64) -> Result<()> {
+///
+/// The lock that the command ran under is still held, so nobody looks at the mark meanwhile.
+async fn keep_until(
+    mut mark: LockGuard,
+    until_ms: u64,
+    plan: &Plan,
+    client: &Client,
+) -> Result<()> {
     let left = Duration::from_millis(until_ms.saturating_sub(time::now()));
-    match mark.extend(left).await {
-        Ok(()) => mark.into_ticket().await.map(drop),
+    let left = left.min(client.capability().max_ttl);
+    let marked = if left < mark.ttl() {
+        // An extension never makes a lease end earlier, so a mark for less than its TTL is a new lease.
+        let name = mark.name().clone();
+        mark.release().await?;
+        let request = with_options(client.lock(name), plan).ttl(left);
+        request.no_wait().acquire().await
+    } else {
+        mark.extend(left).await.map(|()| mark)
+    };
+    match marked {
+        Ok(mark) => mark.into_ticket().await.map(drop),
         // The next period has begun, or is about to.
-        Err(error) if error.is_bad_input() => mark.release().await.map(drop),
+        Err(error) if error.is_bad_input() => Ok(()),
         Err(error) => Err(error),
     }
 }

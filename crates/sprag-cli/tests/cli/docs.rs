@@ -47,7 +47,9 @@ fn runs(command: &str) -> Option<String> {
         return Some(format!("sprag {rest}"));
     }
     if let Some(folder) = command.strip_prefix("cargo install --path ") {
+        let (folder, profile) = folder.split_once(" --profile ").unwrap_or((folder, "release"));
         assert!(root().join(folder).join("Cargo.toml").is_file(), "{command}");
+        assert!(read("Cargo.toml").contains(&format!("\n[profile.{profile}]\n")), "{command}");
         return None;
     }
     (!command.starts_with("cargo ")).then(|| command.to_owned())
