@@ -132,7 +132,8 @@ impl<'a> Attempt<'a> {
     pub(super) fn stopped(&self) -> u64 {
         // A guard that is dropped while its client ends is released by both, and the answers may come
         // in any order.
-        let released = self.releases().map(|event| event.t_send_ns).min();
+        let is_release = |event: &&&Event| matches!(event.op, Op::Releasing | Op::Released);
+        let released = self.events.iter().filter(is_release).map(|event| event.t_send_ns).min();
         let lost = self.first(Op::Lost).map(|event| event.t_recv_ns);
         [released, lost, self.killed].into_iter().flatten().min().unwrap_or(u64::MAX)
     }

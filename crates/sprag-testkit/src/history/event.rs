@@ -64,6 +64,9 @@ pub enum Op {
     Converted,
     /// The lease was renewed.
     Renewed,
+    /// The holder is about to send its release: from now on it does not believe to hold the lock, even
+    /// if it is killed before the answer comes.
+    Releasing,
     /// The lease was released; see [`Outcome`].
     Released,
     /// The holder was told that it has lost the lock.
@@ -95,6 +98,7 @@ impl Op {
             Self::Granted => "granted",
             Self::Converted => "converted",
             Self::Renewed => "renewed",
+            Self::Releasing => "releasing",
             Self::Released => "released",
             Self::Lost => "lost",
             Self::Withdrawn => "withdrawn",

@@ -168,6 +168,11 @@ impl Store for Recording {
         let op = if granted { Op::Released } else { Op::Withdrawn };
         let event = Event::new(&self.process, lease, name, mode, op);
         let (recording, sent) = (self, Recorder::now_ns());
+        if granted {
+            // Before it is sent: a process killed before the answer may have let the next one in.
+            let releasing = Event { op: Op::Releasing, ..event.clone() };
+            self.record(releasing.at(sent, sent));
+        }
         let mut asked = Asked { recording, event, sent, outcome: Outcome::Unknown };
         let answer = self.store.release(name, lease).await;
         asked.outcome = match &answer {

@@ -66,7 +66,7 @@ fn sweep<'a>(
             let what = format!("{one} and {other} {both} at once, for {overlap} ms");
             let mut shown = vec![earlier.event, later.event];
             let attempt = lock.attempts.get(&earlier.event.attempt);
-            let ends = |event: &&Event| matches!(event.op, Op::Released | Op::Lost | Op::Left);
+            let ends = |event: &&Event| matches!(event.op, Op::Releasing | Op::Released | Op::Lost);
             shown.extend(attempt.and_then(|a| a.events.iter().copied().find(ends)));
             found.push(Violation::new(Check::C2, lock.name, what, &shown));
         }
