@@ -55,7 +55,7 @@ impl Api {
     pub(crate) fn new(config: &GitHubConfig) -> Result<Self> {
         let token = match &config.token {
             Some(token) => token.clone(),
-            None => Token::find(&config.host, |name| std::env::var_os(name))?,
+            None => Token::find(config.token_host(), |name| std::env::var_os(name))?,
         };
         let fingerprint = token.fingerprint(&config.api);
         let clock = Arc::clone(&config.clock);

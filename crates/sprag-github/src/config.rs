@@ -90,6 +90,7 @@ impl GitHubConfig {
         }
         let api = match host.as_str() {
             "github.com" | "www.github.com" => "https://api.github.com".to_owned(),
+            host if host.ends_with(".ghe.com") => format!("https://api.{host}"),
             host => format!("https://{host}/api/v3"),
         };
         Ok(Self {
@@ -135,7 +136,7 @@ impl GitHubConfig {
     }
 
     /// Another address of the API. Plain http is for this machine only, because the token goes
-    /// along.
+    /// along; the token is the one for the host of this address.
     ///
     /// # Errors
     ///
@@ -299,6 +300,15 @@ impl GitHubConfig {
         self
     }
 
+    /// The host that the token is sent to, and has to be for.
+    pub(crate) fn token_host(&self) -> &str {
+        let host = host_of(&self.api);
+        match host.strip_prefix("api.") {
+            Some(public) if public == "github.com" || public.ends_with(".ghe.com") => public,
+            _ => host,
+        }
+    }
+
     /// Whether the API is on this machine: a test, for which leases may be short.
     pub(crate) fn is_local(&self) -> bool {
         is_loopback(&self.api)
@@ -344,13 +354,22 @@ impl fmt::Debug for GitHubConfig {
     }
 }
 
-fn is_loopback(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else { return false };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = match authority.rsplit_once(':') {
+/// The host of a URL, without its port.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    split_port(rest.split(['/', '?', '#']).next().unwrap_or_default()).0
+}
+
+fn split_port(authority: &str) -> (&str, &str) {
+    match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (authority, "80"),
-    };
+    }
+}
+
+fn is_loopback(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let (host, port) = split_port(rest.split('/').next().unwrap_or_default());
     let named = matches!(host, "localhost" | "[::1]");
     let numbered = host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
     (named || numbered) && port.parse::<u16>().is_ok()
@@ -368,6 +387,26 @@ mod tests {
         for bad in ["", "app", "a/b/c/d", "a/", "/b", "a b/c", "a/b?x", "a/..", "../b"] {
             assert!(GitHubConfig::parse(bad).unwrap_err().is_bad_input(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_token_is_for_the_host_that_it_is_sent_to() {
+        let of = |repository: &str, api: Option<&str>| {
+            let config = GitHubConfig::parse(repository).unwrap();
+            let config = api.map_or_else(|| Ok(config.clone()), |api| config.clone().api(api));
+            config.unwrap().token_host().to_owned()
+        };
+        assert_eq!(of("acme/app", None), "github.com");
+        assert_eq!(of("www.github.com/acme/app", None), "github.com");
+        assert_eq!(of("octo.ghe.com/acme/app", None), "octo.ghe.com");
+        assert_eq!(of("ghe.corp/acme/app", None), "ghe.corp");
+        assert_eq!(of("acme/app", Some("https://evil.example:443/api.github.com")), "evil.example");
+        assert_eq!(
+            of("acme/app", Some("https://api.github.com.evil.example")),
+            "api.github.com.evil.example"
+        );
+        assert_eq!(of("acme/app", Some("http://127.0.0.1:9")), "127.0.0.1");
+        assert_eq!(of("acme/app", Some("http://[::1]:9/x")), "[::1]");
     }
 
     #[test]

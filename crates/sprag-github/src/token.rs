@@ -31,30 +31,34 @@ impl Token {
         Ok(Self(text.to_owned()))
     }
 
-    /// Looks where people keep it: `GH_TOKEN`, `GITHUB_TOKEN`, then `gh auth token`.
+    /// Looks where people keep the token for `host`, as `gh` does: for github.com and the servers
+    /// below ghe.com in `GH_TOKEN` and `GITHUB_TOKEN`, for any other server in `GH_ENTERPRISE_TOKEN`
+    /// and `GITHUB_ENTERPRISE_TOKEN`, then `gh auth token`. A token for the one is never for the
+    /// other.
     ///
     /// # Errors
     ///
     /// If it is nowhere.
     pub fn find(host: &str, env: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
-        let enterprise = ["GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"];
-        let own: &[&str] = if host == "github.com" { &[] } else { &enterprise };
-        for name in own.iter().chain(&["GH_TOKEN", "GITHUB_TOKEN"]) {
-            let set = env(name).filter(|value| !value.is_empty());
-            if let Some(value) = set.and_then(|value| value.into_string().ok()) {
-                return Self::new(value);
-            }
+        const PUBLIC: [&str; 2] = ["GH_TOKEN", "GITHUB_TOKEN"];
+        const ENTERPRISE: [&str; 2] = ["GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"];
+        let is_public = host == "github.com" || host.ends_with(".ghe.com");
+        let names = if is_public { PUBLIC } else { ENTERPRISE };
+        let set = |name: &&str| env(name).filter(|value| !value.is_empty());
+        if let Some(value) = names.iter().find_map(set).and_then(|value| value.into_string().ok()) {
+            return Self::new(value);
         }
-        match from_gh(host) {
-            Some(token) => Self::new(token),
-            None => {
-                let message = format!(
-                    "no token for {host}: set GH_TOKEN or GITHUB_TOKEN, or log in with `gh auth \
-                     login --hostname {host}`"
-                );
-                Err(error(ErrorKind::Refused, message))
-            }
+        if let Some(token) = from_gh(host) {
+            return Self::new(token);
         }
+        let other = !is_public && PUBLIC.iter().any(|name| set(name).is_some());
+        let other = if other { "; GH_TOKEN and GITHUB_TOKEN are for github.com only" } else { "" };
+        let message = format!(
+            "no token for {host}: set {} or {}, or log in with `gh auth login --hostname \
+             {host}`{other}",
+            names[0], names[1]
+        );
+        Err(error(ErrorKind::Refused, message))
     }
 
     pub(crate) fn reveal(&self) -> &str {
@@ -99,10 +103,22 @@ mod tests {
             _ => None,
         };
         assert_eq!(Token::find("github.com", env).unwrap().reveal(), "first");
+        assert_eq!(Token::find("acme.ghe.com", env).unwrap().reveal(), "first");
         assert_eq!(Token::find("ghe.corp", env).unwrap().reveal(), "corp");
         let token = Token::find("github.com", env).unwrap();
         assert_eq!(format!("{token:?}"), "Token(_)");
         assert!(!token.fingerprint("https://api.github.com").contains("first"));
+    }
+
+    /// It would be sent to whoever runs the server.
+    #[test]
+    fn a_token_for_github_is_for_no_other_server() {
+        let env = |name: &str| (name == "GH_TOKEN").then(|| "hunter2".into());
+        for host in ["sprag.invalid", "127.0.0.1", "github.com.sprag.invalid", "ghe.com"] {
+            let error = Token::find(host, env).unwrap_err().to_string();
+            assert!(error.contains(&format!("no token for {host}: set GH_ENTERPRISE_TOKEN")));
+            assert!(error.contains("for github.com only") && !error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Hub {
             .env("HOME", &home)
             .env("TMPDIR", &home)
             .env("USER", "tester")
-            .env("GH_TOKEN", "token-of-octocat")
+            // The simulator is not github.com, so a token for that is not sent to it.
+            .env("GH_ENTERPRISE_TOKEN", "token-of-octocat")
             .env("SPRAG_CONFIG", self.path("sprag.toml"))
             .current_dir(home)
             .args(args)

@@ -42,7 +42,7 @@ pub struct LockManagerConfig {
     /// For how long what was seen of a lock is good enough for
     /// [`get_lock_status`](crate::LockManager::get_lock_status); 1 s.
     pub status_cache_ms: u64,
-    /// The token; by default `GH_TOKEN`, `GITHUB_TOKEN`, then `gh auth token`.
+    /// The token; by default it is looked for, see [`Token::find`](crate::Token::find).
     pub token: Option<Token>,
     /// Another address of the API, such as `http://127.0.0.1:14001`.
     pub api: Option<String>,

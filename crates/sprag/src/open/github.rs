@@ -93,7 +93,7 @@ fn config(url: &StoreUrl<'_>) -> Result<GitHubConfig> {
 }
 
 const FORM: &str = "names no repository; write github://OWNER/REPO, or github://HOST/OWNER/REPO \
-                    for a server of your own; the token comes from GH_TOKEN, GITHUB_TOKEN or `gh`";
+                    for a server of your own; the token comes from GH_TOKEN, GH_ENTERPRISE_TOKEN or `gh`";
 
 fn token(file: &std::path::Path) -> Result<Token> {
     let text = std::fs::read_to_string(file).map_err(|cause| {
