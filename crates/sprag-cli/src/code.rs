@@ -149,6 +149,13 @@ from.";
     Unsupported, "SP043", "unsupported", CONFIG, "\
 This store cannot do what was asked for, and sprag gives no weaker lock instead.
 `sprag stores` shows what each store can do.";
+    /// A project's file asks for more than it may.
+    Untrusted, "SP044", "untrusted", CONFIG, "\
+A sprag.toml that was found in a project, which may come from anybody, says
+something that could send a secret elsewhere, read a file or run a program, or
+it belongs to another user. Nothing was contacted. Read the file; if you trust
+it, say `sprag config trust`, which holds for this content of it, or name it
+with `--config`. `sprag explain config` says what needs that.";
     /// Bad arguments.
     Usage, "SP050", "usage", USAGE, "\
 The arguments cannot be understood, or a value is out of range. Nothing was

@@ -33,7 +33,7 @@ pub(crate) use self::asking::Asking;
 pub(crate) use self::breaking::Break;
 pub(crate) use self::check::Check;
 pub(crate) use self::completions::{Complete, Completions, Shell};
-pub(crate) use self::config::Config;
+pub(crate) use self::config::{Config, Trust};
 pub(crate) use self::demo::{Demo, DemoStep, Step};
 pub(crate) use self::doctor::Doctor;
 pub(crate) use self::explain::Explain;

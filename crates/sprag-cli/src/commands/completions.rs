@@ -124,6 +124,10 @@ fn values(argument: &Arg) -> Place {
 fn locks(context: &Context, last: &str) -> Vec<String> {
     let before = last.rfind(',').map_or("", |comma| &last[..=comma]);
     let prefix = &last[before.len()..];
+    // Whoever presses a key has asked for nothing to be contacted.
+    if !context.settings.project.may_be_contacted() {
+        return Vec::new();
+    }
     let Ok(opened) = Opened::open(&context.settings) else { return Vec::new() };
     let found = context.block_on(async { ls::read(&opened, Some(prefix)).await });
     let mut found = found.unwrap_or_default();

@@ -44,7 +44,18 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
     let output = output(&global, colour);
     warnings::say_them(output);
     warn(&global, &command, &output);
+    if let Command::Config(args) = &command
+        && let Some(outcome) = config::change(args, &output)
+    {
+        return outcome.unwrap_or_else(|failure| failure.print(&output));
+    }
     let outcome = settings.and_then(|settings| {
+        check_trust(&command, &settings)?;
+        if let Some(unused) = settings.project.unused()
+            && !matches!(command, Command::Complete(_) | Command::DemoStep(_))
+        {
+            warnings::say(&output, &unused);
+        }
         if takes_locks(&command) && settings.store.value.starts_with("memory:") {
             let text = "memory: is a store for this process alone: nobody else sees its locks";
             warnings::say(&output, text);
@@ -62,6 +73,25 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
 
 const fn takes_locks(command: &Command) -> bool {
     matches!(command, Command::Run(_) | Command::Acquire(_))
+}
+
+/// Refuses what a file of a project may not decide before the user trusts it.
+fn check_trust(command: &Command, settings: &Settings) -> Result<(), Failure> {
+    let project = &settings.project;
+    match command {
+        Command::Config(_)
+        | Command::Explain(_)
+        | Command::Completions(_)
+        | Command::Complete(_)
+        | Command::Man(_)
+        | Command::Stores(_)
+        | Command::DemoStep(_) => Ok(()),
+        Command::Work(_) => project.check_work(),
+        Command::Run(_) | Command::Acquire(_) => {
+            project.check_store().and_then(|()| project.check_reason())
+        }
+        _ => project.check_store(),
+    }
 }
 
 /// Says what was set and does nothing: whoever set it believes that the locks are elsewhere.

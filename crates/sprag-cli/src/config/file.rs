@@ -8,7 +8,9 @@ use serde::Deserialize;
 use sprag_work::Rules;
 use toml::Spanned;
 
+use super::demand::{Demand, of_folder, of_repository, of_url};
 use super::origin::{Origin, Setting};
+use super::trust::{Standing, TrustList, Unsafe, read_found};
 use crate::code::Code;
 use crate::failure::Failure;
 
@@ -16,11 +18,21 @@ use crate::failure::Failure;
 const PROJECT: &str = "sprag.toml";
 const SYSTEM: &str = "/etc/sprag/config.toml";
 
-/// A file that may be there, or has to be.
+/// A file that settings are read from.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    pub(super) required: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Named by a flag or a variable: it has to be there.
+    Named,
+    /// Found in the working directory or above it.
+    Found,
+    /// The user's or the system's.
+    Standard,
 }
 
 /// Where files are looked for, the nearest first.
@@ -28,32 +40,40 @@ pub(super) fn places(given: Option<PathBuf>, env: impl Fn(&str) -> Option<String
     let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut places = Vec::new();
     match given.or_else(|| set("SPRAG_CONFIG")) {
-        Some(path) => places.push(Place { path, required: true }),
-        None => places.extend(std::env::current_dir().ok().as_deref().and_then(project)),
+        Some(path) => places.push(Place { path, kind: Kind::Named }),
+        None => {
+            let found = std::env::current_dir().ok().as_deref().and_then(project);
+            places.extend(found.map(|path| Place { path, kind: Kind::Found }));
+        }
     }
     let home = || set("HOME").map(|home| home.join(".config"));
     let user = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute()).or_else(home);
     let user = user.map(|folder| folder.join("sprag/config.toml"));
     let standard = user.into_iter().chain([PathBuf::from(SYSTEM)]);
-    places.extend(standard.map(|path| Place { path, required: false }));
+    places.extend(standard.map(|path| Place { path, kind: Kind::Standard }));
     places
 }
 
 /// The project's file, in this folder or above it.
-fn project(from: &Path) -> Option<Place> {
+pub(super) fn project(from: &Path) -> Option<PathBuf> {
     let mut found = from.ancestors().map(|folder| folder.join(PROJECT));
-    found.find(|path| path.is_file()).map(|path| Place { path, required: true })
+    found.find(|path| path.is_file())
 }
 
 /// What one file says.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) standing: Standing,
+    /// What of it, beside the URLs of stores, needs trust and has none.
+    pub(super) demands: Vec<Demand>,
     pub(super) store: Option<Entry>,
     pub(super) holder: Option<Entry>,
     pub(super) wait: Option<Entry>,
     pub(super) ttl: Option<Entry>,
     pub(super) kill_after: Option<Entry>,
     pub(super) color: Option<Entry>,
+    pub(super) reason: Option<Entry>,
     pub(super) stores: BTreeMap<String, Entry>,
     pub(super) work: Option<Rules>,
 }
@@ -67,6 +87,31 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// What in it, as the URL of a store, needs trust and has none.
+    pub(super) fn demand(
+        &self,
+        key: &str,
+        standing: Standing,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> Option<Demand> {
+        let what = if standing.is_trusted() { None } else { of_url(&self.text, env) };
+        what.map(|what| self.demanding(key, what))
+    }
+
+    pub(super) fn is_at(&self, path: &Path, line: usize) -> bool {
+        self.path == path && self.line == line
+    }
+
+    fn demanding(&self, key: &str, what: String) -> Demand {
+        Demand { key: key.to_owned(), path: self.path.clone(), line: self.line, what }
+    }
+
+    /// A value for a setting that needs trust and has none: no store has such a URL.
+    pub(super) fn barred(&self) -> Setting<String> {
+        let origin = Origin::File(self.path.clone(), self.line);
+        Setting { value: "untrusted:".to_owned(), origin }
+    }
+
     pub(super) fn parse<T>(
         &self,
         parse: impl Fn(&str) -> Result<T, String>,
@@ -89,6 +134,7 @@ struct Raw {
     ttl: Option<Spanned<Text>>,
     kill_after: Option<Spanned<Text>>,
     color: Option<Spanned<Text>>,
+    reason: Option<Spanned<Text>>,
     #[serde(default)]
     stores: BTreeMap<String, RawStore>,
     work: Option<Rules>,
@@ -98,6 +144,35 @@ struct Raw {
 #[serde(deny_unknown_fields)]
 struct RawStore {
     url: Spanned<Text>,
+}
+
+/// The lines of `[work]` that may need trust.
+#[derive(Default, Deserialize)]
+struct WorkLines {
+    #[serde(default)]
+    work: WorkPart,
+}
+
+#[derive(Default, Deserialize)]
+struct WorkPart {
+    worktrees: Option<Spanned<Text>>,
+    #[serde(default)]
+    github: GitHubPart,
+}
+
+#[derive(Default, Deserialize)]
+struct GitHubPart {
+    api: Option<Spanned<Text>>,
+    repo: Option<Spanned<Text>>,
+}
+
+/// What came of reading a file.
+#[derive(Debug)]
+pub(super) enum FileRead {
+    Missing,
+    Read(Box<File>),
+    /// It is there and must not be used.
+    Unsafe(Unsafe),
 }
 
 /// Texts, and numbers where seconds are meant.
@@ -110,22 +185,36 @@ enum Text {
 }
 
 impl File {
-    /// Reads a file; `None` if it is not there and need not be.
-    pub(super) fn read(place: Place) -> Result<Option<Self>, Failure> {
-        let Place { path, required } = place;
-        let bad = |what: String| Failure::new(Code::Config, format!("{}: {what}", path.display()));
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text, &path).map(Some),
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory if !required => Ok(None),
-                // The files of others are not our business.
-                ErrorKind::PermissionDenied if !required => Ok(None),
-                _ => Err(bad(format!("cannot read it: {error}"))),
-            },
-        }
+    /// Reads a file; a standard one need not be there.
+    pub(super) fn read(place: Place, trusted: Option<&TrustList>) -> Result<FileRead, Failure> {
+        let Place { path, kind } = place;
+        let text = match kind {
+            Kind::Found => read_found(&path),
+            Kind::Named | Kind::Standard => std::fs::read_to_string(&path).map(Ok),
+        };
+        let text = match text {
+            Ok(Ok(text)) => text,
+            Ok(Err(refused)) => return Ok(FileRead::Unsafe(refused)),
+            Err(error) => {
+                return match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::NotADirectory if kind == Kind::Standard => {
+                        Ok(FileRead::Missing)
+                    }
+                    // The files of others are not our business.
+                    ErrorKind::PermissionDenied if kind == Kind::Standard => Ok(FileRead::Missing),
+                    _ => Err(unreadable(&path, &error)),
+                };
+            }
+        };
+        let standing = match kind {
+            Kind::Named | Kind::Standard => Standing::Own,
+            Kind::Found if trusted.is_some_and(|list| list.has(&path, &text)) => Standing::Trusted,
+            Kind::Found => Standing::Untrusted,
+        };
+        Ok(FileRead::Read(Box::new(Self::parse(&text, &path, standing)?)))
     }
 
-    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &str, path: &Path, standing: Standing) -> Result<Self, Failure> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let raw: Raw = toml::from_str(text).map_err(|error| {
             // The message without the line that it quotes: there may be a password in it.
@@ -142,15 +231,54 @@ impl File {
                 Text::Part(number) => number.to_string(),
             },
         };
+        let lines: WorkLines = toml::from_str(text).unwrap_or_default();
+        let reason = raw.reason.map(entry);
+        let mut demands = Vec::new();
+        if !standing.is_trusted() {
+            let GitHubPart { api, repo } = lines.work.github;
+            let moved = |_: &str| Some("names another server for the token".to_owned());
+            let told = |text: &str| {
+                (text != "program").then(|| "shows the words of commands to others".to_owned())
+            };
+            demands.extend([
+                api.map(entry).and_then(|e| Some(e.demanding("work.github.api", moved(&e.text)?))),
+                repo.map(entry)
+                    .and_then(|e| Some(e.demanding("work.github.repo", of_repository(&e.text)?))),
+                (lines.work.worktrees.map(entry))
+                    .and_then(|e| Some(e.demanding("work.worktrees", of_folder(&e.text)?))),
+                reason.as_ref().and_then(|e| Some(e.demanding("reason", told(&e.text)?))),
+            ]);
+        }
         Ok(Self {
+            path: path.to_owned(),
+            standing,
+            demands: demands.into_iter().flatten().collect(),
             store: raw.store.map(entry),
             holder: raw.holder.map(entry),
             wait: raw.wait.map(entry),
             ttl: raw.ttl.map(entry),
             kill_after: raw.kill_after.map(entry),
             color: raw.color.map(entry),
+            reason,
             work: raw.work,
             stores: raw.stores.into_iter().map(|(name, raw)| (name, entry(raw.url))).collect(),
         })
     }
+
+    /// Everything in it that needs trust and has none.
+    pub(super) fn all_demands(&self, env: &impl Fn(&str) -> Option<String>) -> Vec<Demand> {
+        let store = self.store.as_ref().and_then(|url| url.demand("store", self.standing, env));
+        let named = self.stores.iter();
+        let named = named
+            .filter_map(|(name, url)| url.demand(&format!("stores.{name}"), self.standing, env));
+        let mut demands: Vec<_> = store.into_iter().chain(named).collect();
+        demands.extend(self.demands.iter().cloned());
+        demands.sort_by_key(|demand| demand.line);
+        demands
+    }
+}
+
+/// A file that is there and cannot be read.
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::Config, format!("{}: cannot read it: {error}", path.display()))
 }

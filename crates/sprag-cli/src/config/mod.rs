@@ -1,9 +1,12 @@
 //! [`Settings`]: flags, then the environment, then `sprag.toml`, then the user's and the system's
 //! file. The first that says something wins, setting by setting.
 
+mod demand;
 mod file;
 mod origin;
+mod project;
 mod slips;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +15,12 @@ use sprag::Wait;
 use sprag_work::Rules;
 
 pub(crate) use self::origin::{Origin, Setting};
+pub(crate) use self::project::{Change, Changed, change_trust};
 pub(crate) use self::slips::slips;
 
-use self::file::{Entry, File};
+use self::file::{Entry, File, FileRead};
+use self::project::Project;
+use self::trust::{TrustList, Unsafe};
 use crate::args::Global;
 use crate::code::Code;
 use crate::failure::Failure;
@@ -42,10 +48,23 @@ pub(crate) struct Settings {
     pub(crate) kill_after: Setting<Duration>,
     /// When to use colours.
     pub(crate) color: Setting<Colour>,
+    /// What is shown as the reason of a lock where none is given.
+    pub(crate) reason: Setting<UsualReason>,
     /// The stores that have a name.
     pub(crate) stores: BTreeMap<String, Setting<String>>,
     /// How work items flow.
     pub(crate) work: Rules,
+    /// The file that was found in the project, and what in it does not count.
+    pub(crate) project: Project,
+}
+
+/// What is shown as the reason of a lock where none is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsualReason {
+    /// The name of the program: its arguments may have secrets.
+    Program,
+    /// The whole command.
+    Command,
 }
 
 /// One setting, for people; without secrets.
@@ -59,11 +78,16 @@ pub(crate) struct Row {
 impl Settings {
     /// Reads the environment and the files of this process.
     pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
-        let files = file::places(global.config.clone(), environment)
-            .into_iter()
-            .filter_map(|place| File::read(place).transpose())
-            .collect::<Result<Vec<_>, _>>()?;
-        Self::from_layers(global, environment, &files)
+        let (mut files, mut refused) = (Vec::new(), None);
+        let trusted = TrustList::of_user(environment);
+        for place in file::places(global.config.clone(), environment) {
+            match File::read(place, trusted.as_ref())? {
+                FileRead::Missing => {}
+                FileRead::Read(file) => files.push(*file),
+                FileRead::Unsafe(file) => refused = Some(file),
+            }
+        }
+        Self::from_layers(global, environment, &files, refused)
     }
 
     /// Puts the layers together; `files` is in order, the nearest first.
@@ -71,27 +95,18 @@ impl Settings {
         global: &Global,
         env: impl Fn(&str) -> Option<String>,
         files: &[File],
+        refused: Option<Unsafe>,
     ) -> Result<Self, Failure> {
         let layers = Layers { env: &env, files };
-        let mut stores = BTreeMap::new();
-        for file in files {
-            for (name, entry) in &file.stores {
-                if !stores.contains_key(name) {
-                    let url = entry.parse(|text| expand(text, &env))?;
-                    stores.insert(name.clone(), beside_its_file(url));
-                }
-            }
-        }
+        let mut project = Project::new(files, refused, &env);
+        let stores = named_stores(files, &env, &project)?;
         let flag = |value: &Option<String>, flag| {
             value.clone().map(|value| Setting { value, origin: Origin::Flag(flag) })
         };
         let text = |text: &str| Ok(text.to_owned());
         let store = match flag(&global.store, "--store") {
             Some(store) => store,
-            None => layers
-                .find("SPRAG_STORE", |file| &file.store, |text| expand(text, &env))?
-                .map(beside_its_file)
-                .unwrap_or_else(|| Setting::standard(DEFAULT_STORE.to_owned())),
+            None => layers.store(&project)?,
         };
         let holder = match flag(&global.holder, "--holder") {
             Some(holder) => Some(holder),
@@ -104,7 +119,11 @@ impl Settings {
         let wait = layers.find("SPRAG_WAIT", |file| &file.wait, wait)?;
         let ttl = layers.find("SPRAG_TTL", |file| &file.ttl, time::parse)?;
         let kill = layers.find("SPRAG_KILL_AFTER", |file| &file.kill_after, time::parse)?;
-        let store = of_outer_run(resolve(store, &stores)?);
+        let chosen_by = store;
+        let store = resolve(chosen_by.clone(), &stores)?;
+        project.choose(&store, &chosen_by);
+        let store = of_outer_run(store);
+        let reason = layers.find_in_files(|file| &file.reason, usual_reason)?;
         let usual_ttl = sprag::default_ttl(&store.value);
         Ok(Self {
             store,
@@ -116,8 +135,10 @@ impl Settings {
             ttl: ttl.unwrap_or_else(|| Setting::standard(usual_ttl)),
             kill_after: kill.unwrap_or_else(|| Setting::standard(DEFAULT_KILL_AFTER)),
             color: color.unwrap_or_else(|| Setting::standard(Colour::Auto)),
+            reason: reason.unwrap_or_else(|| Setting::standard(UsualReason::Program)),
             work: files.iter().find_map(|file| file.work.clone()).unwrap_or_default(),
             stores,
+            project,
         })
     }
 
@@ -140,9 +161,14 @@ impl Settings {
             row("kill_after", &self.kill_after, Some(time::span(self.kill_after.value))),
             row("color", &self.color, Some(self.color.value.as_str().to_owned())),
         ];
+        // The usual one says nothing: most people never meet it.
+        if self.reason.value == UsualReason::Command {
+            rows.push(row("reason", &self.reason, Some("command".to_owned())));
+        }
         rows.extend(self.stores.iter().map(|(name, url)| {
             row(&format!("stores.{name}"), url, Some(sprag::redact(&url.value)))
         }));
+        rows.extend(self.project.rows());
         rows
     }
 }
@@ -166,8 +192,50 @@ impl<E: Fn(&str) -> Option<String>> Layers<'_, E> {
             let bad = |what| Failure::new(Code::Config, format!("{variable}: {what}"));
             return parse(&text).map(|value| Some(Setting { value, origin })).map_err(bad);
         }
+        self.find_in_files(entry, parse)
+    }
+
+    /// The first file that has this setting.
+    fn find_in_files<T>(
+        &self,
+        entry: impl Fn(&File) -> &Option<Entry>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<Setting<T>>, Failure> {
         self.files.iter().find_map(|file| entry(file).as_ref()).map(|e| e.parse(parse)).transpose()
     }
+
+    /// The store that no flag names.
+    fn store(&self, project: &Project) -> Result<Setting<String>, Failure> {
+        let variable = (self.env)("SPRAG_STORE").is_some_and(|text| !text.is_empty());
+        let first = self.files.iter().find_map(|file| file.store.as_ref());
+        match first {
+            Some(entry) if !variable && project.bars("store", entry) => Ok(entry.barred()),
+            _ => Ok(self
+                .find("SPRAG_STORE", |file| &file.store, |text| expand(text, &self.env))?
+                .map(beside_its_file)
+                .unwrap_or_else(|| Setting::standard(DEFAULT_STORE.to_owned()))),
+        }
+    }
+}
+
+/// The stores that have a name; the nearest file that has it wins.
+fn named_stores(
+    files: &[File],
+    env: &impl Fn(&str) -> Option<String>,
+    project: &Project,
+) -> Result<BTreeMap<String, Setting<String>>, Failure> {
+    let mut stores = BTreeMap::new();
+    for (name, entry) in files.iter().flat_map(|file| &file.stores) {
+        if stores.contains_key(name) {
+            continue;
+        }
+        let url = match project.bars(&format!("stores.{name}"), entry) {
+            true => entry.barred(),
+            false => beside_its_file(entry.parse(|text| expand(text, env))?),
+        };
+        stores.insert(name.clone(), url);
+    }
+    Ok(stores)
 }
 
 /// A variable of the environment, if it is set to text.
@@ -225,6 +293,14 @@ fn expand(text: &str, env: &impl Fn(&str) -> Option<String>) -> Result<String, S
         expanded += rest;
     }
     Ok(expanded)
+}
+
+fn usual_reason(text: &str) -> Result<UsualReason, String> {
+    match text {
+        "program" => Ok(UsualReason::Program),
+        "command" => Ok(UsualReason::Command),
+        _ => Err(format!("{text:?} is neither program nor command")),
+    }
 }
 
 fn wait(text: &str) -> Result<Wait, String> {

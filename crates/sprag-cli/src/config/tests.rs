@@ -4,6 +4,7 @@ use std::time::Duration;
 use sprag::Wait;
 
 use super::file::File;
+use super::trust::Standing;
 use super::{Origin, Settings};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -13,11 +14,20 @@ fn load(
     env: &[(&str, &str)],
     files: &[(&str, &str)],
 ) -> Result<Settings, Failure> {
+    load_as(Standing::Own, global, env, files)
+}
+
+fn load_as(
+    standing: Standing,
+    global: &Global,
+    env: &[(&str, &str)],
+    files: &[(&str, &str)],
+) -> Result<Settings, Failure> {
     let env =
         |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let files: Result<Vec<_>, _> =
-        files.iter().map(|(path, text)| File::parse(text, Path::new(path))).collect();
-    Settings::from_layers(global, env, &files?)
+        files.iter().map(|(path, text)| File::parse(text, Path::new(path), standing)).collect();
+    Settings::from_layers(global, env, &files?, None)
 }
 
 #[test]
@@ -83,4 +93,35 @@ fn what_is_wrong_is_named_with_its_place() {
     }
     let bad = load(&Global::default(), &[("SPRAG_TTL", "1x")], &[]).unwrap_err();
     assert!(bad.message().starts_with("SPRAG_TTL: \"1x\" is no duration"));
+}
+
+#[test]
+fn a_file_without_trust_bars_only_the_commands_that_need_its_lines() {
+    let load = |text: &str, store: Option<&str>| {
+        let global = Global { store: store.map(str::to_owned), ..Global::default() };
+        let files = [("/p/sprag.toml", text)];
+        load_as(Standing::Untrusted, &global, &[("WORD", "hunter2")], &files).unwrap()
+    };
+    let named =
+        "store = \"a\"\n[stores.a]\nurl = \"memory:\"\n[stores.b]\nurl = \"redis://${WORD}\"";
+    assert!(load(named, None).project.check_store().is_ok());
+    assert!(!load(named, None).project.may_be_contacted());
+    assert!(load(named, Some("memory:")).project.may_be_contacted());
+    let barred = load(named, Some("b"));
+    let said = barred.project.check_store().unwrap_err();
+    assert!(said.message().starts_with("/p/sprag.toml:5: stores.b reads the variable WORD"));
+    assert!(!format!("{:?}", barred.rows()).contains("hunter2"));
+    let barred = load("store = \"git+https://a:b@c/d\"", None);
+    assert!(barred.project.check_store().unwrap_err().message().contains(":1: store has a pass"));
+    assert!(barred.project.check_work().is_ok());
+    for (rules, line) in [
+        ("[work]\nworktrees = \"/home\"", ":2: work.worktrees "),
+        ("[work.github]\nrepo = \"a/b\"\napi = \"https://c\"", ":3: work.github.api "),
+        ("[work.github]\nrepo = \"c/a/b\"", ":2: work.github.repo "),
+    ] {
+        let said = load(rules, None).project.check_work().unwrap_err();
+        assert!(said.message().contains(line), "{}", said.message());
+    }
+    assert!(load("reason = \"command\"", None).project.check_reason().is_err());
+    assert!(load("reason = \"program\"", None).project.check_reason().is_ok());
 }

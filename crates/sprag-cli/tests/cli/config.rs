@@ -59,6 +59,7 @@ fn settings_decide_what_commands_do() {
          [stores.here]\nurl = \"sqlite:${PLACE}.db\"\n",
     );
     let env = [("PLACE", "locks")];
+    home.sprag(&["config", "trust"]).ok();
     let taken = home.sprag_with(&env, &["acquire", "x", "--json"]).ok().json();
     assert_eq!(taken["ttl_ms"], 120_000);
     assert!(home.path("work/locks.db").is_file());

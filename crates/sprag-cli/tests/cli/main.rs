@@ -16,4 +16,5 @@ mod postgres;
 mod secrets;
 mod support;
 mod texts;
+mod trust;
 mod watching;

@@ -38,6 +38,9 @@ impl Home {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
+        // Whatever the umask of these tests is: what others can change is not read.
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&path, permissions).unwrap();
         path
     }
 
