@@ -49,7 +49,7 @@ pub(crate) struct Asking {
     /// The exit code if somebody else holds it, instead of 75
     #[arg(short = 'E', long, value_name = "N")]
     conflict_exit_code: Option<u8>,
-    /// Why, for others to see
+    /// Why, for others to see, also in logs [default of `run`: the name of the program]
     #[arg(short = 'm', long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

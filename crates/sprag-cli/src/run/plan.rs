@@ -13,7 +13,7 @@ use super::socket::{Told, store_mark};
 use super::wire::Order;
 use crate::args::{IfHeld, OnLost, Run};
 use crate::code::Code;
-use crate::config::Origin;
+use crate::config::{Origin, UsualReason};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -87,7 +87,10 @@ impl Plan {
             party: around.inner_party(),
             around,
             kill_after: kill_after(args, context, ttl)?,
-            reason: asking.reason.clone().unwrap_or_else(|| reason(&command)),
+            reason: asking
+                .reason
+                .clone()
+                .unwrap_or_else(|| reason(&command, settings.reason.value)),
             named: names.clone(),
             names,
             slot: None,
@@ -126,7 +129,7 @@ impl Plan {
             named: vec![name.clone()],
             names: vec![name],
             slot: None,
-            reason: reason(&command),
+            reason: reason(&command, context.settings.reason.value),
             command,
             mode: Mode::Exclusive,
             wait: Wait::No,
@@ -233,8 +236,25 @@ fn kill_after(args: &Run, context: &Context, ttl: Duration) -> Result<Duration, 
     Err(Failure::new(Code::Usage, message))
 }
 
-/// The command, as others see it while they wait.
-fn reason(command: &[OsString]) -> String {
+/// What others see of the command while they wait, and what a log keeps: the name of the program.
+/// Its arguments may have secrets, and not all of them look like one.
+fn reason(command: &[OsString], usual: UsualReason) -> String {
+    let text = match usual {
+        UsualReason::Program => {
+            let program = command.first().map(Path::new).and_then(Path::file_name);
+            program.unwrap_or_default().to_string_lossy().into_owned()
+        }
+        UsualReason::Command => words(command),
+    };
+    let text = text.replace(char::is_control, " ");
+    match text.char_indices().nth(REASON) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// The whole command, but for what looks like a secret.
+fn words(command: &[OsString]) -> String {
     let mut hide_next = false;
     let mut words = Vec::new();
     for word in command {
@@ -249,19 +269,31 @@ fn reason(command: &[OsString]) -> String {
         });
         hide_next = secret && word.starts_with('-') && !word.contains('=');
     }
-    let text = words.join(" ").replace(char::is_control, " ");
-    match text.char_indices().nth(REASON) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    words.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::reason;
+    use super::{UsualReason, reason};
 
     #[test]
-    fn secrets_in_the_command_are_not_shown_to_others() {
+    fn others_see_the_program_and_no_argument() {
+        for (line, shown) in [
+            ("curl -H Authorization:\u{a0}Bearer\u{a0}hunter2 https://x", "curl"),
+            ("/opt/team/bin/deploy.sh -u me:hunter2", "deploy.sh"),
+            ("mysql -phunter2", "mysql"),
+            ("/bin/sh -c hunter2", "sh"),
+            ("..", ""),
+        ] {
+            let words: Vec<_> = line.split(' ').map(Into::into).collect();
+            assert_eq!(reason(&words, UsualReason::Program), shown);
+        }
+        let long = [std::ffi::OsString::from("ä".repeat(300))];
+        assert_eq!(reason(&long, UsualReason::Program).chars().count(), 83);
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_is_hidden_also_where_the_command_is_wanted() {
         for (line, shown) in [
             ("./deploy.sh v1.8.2", "./deploy.sh v1.8.2"),
             ("x --password hunter2 y", "x --password *** y"),
@@ -270,9 +302,7 @@ mod tests {
             ("psql postgres://me:hunter2@db/app", "psql postgres://***@db/app"),
         ] {
             let words: Vec<_> = line.split(' ').map(Into::into).collect();
-            assert_eq!(reason(&words), shown);
+            assert_eq!(reason(&words, UsualReason::Command), shown);
         }
-        let long = [std::ffi::OsString::from("ä".repeat(300))];
-        assert_eq!(reason(&long).chars().count(), 83);
     }
 }

@@ -96,3 +96,35 @@ fn the_words_of_others_do_not_reach_the_terminal_as_orders() {
     let json = home.sprag(&["log", "--json"]).ok().json();
     assert_eq!(json["entries"][0]["reason"], reason);
 }
+
+/// What others see, and what a git store keeps for ever, has no argument of the command.
+#[test]
+fn the_words_of_a_command_are_not_its_reason() {
+    let home = Home::new();
+    let secrets = ["Authorization: Bearer hunter2", "-u", "me:hunter2", "-phunter2"];
+    let script = "sprag show x --json; sprag log --json";
+    let script = script.replace("sprag", env!("CARGO_BIN_EXE_sprag"));
+    let run = ["x", "--", "sh", "-c", &script, "sh"];
+    let git = home.git_store();
+    for store in ["sqlite:", &git] {
+        let run = [&["run", "-S", store][..], &run, &secrets].concat();
+        let said = home.sprag(&run).ok().out;
+        assert!(said.contains(r#""reason":"sh""#), "{said}");
+        let trail = home.sprag(&["log", "-S", store, "--json"]).ok().out;
+        assert!(!format!("{said}{trail}").contains("hunter2"), "{said} {trail}");
+    }
+    let mut history = std::process::Command::new("git");
+    let history = history.arg("-C").arg(home.path("locks.git")).args(["log", "--all", "-p"]);
+    let history = history.output().unwrap().stdout;
+    let history = String::from_utf8_lossy(&history);
+    assert!(history.contains("commit ") && !history.contains("hunter2"), "{history}");
+
+    // Whoever wants more says so, in a file that counts.
+    home.write("work/sprag.toml", "reason = \"command\"\n");
+    let refused = home.sprag(&["run", "x", "true", "--all"]).exits(78).err;
+    assert!(refused.contains("sprag.toml:1: reason shows the words of commands"), "{refused}");
+    home.sprag(&["config", "trust"]).ok();
+    let show = env!("CARGO_BIN_EXE_sprag");
+    let said = home.sprag(&["run", "x", show, "show", "x", "--holder", "token=hunter2"]).ok().out;
+    assert!(said.contains("show x --holder token=***") && !said.contains("hunter2"), "{said}");
+}
