@@ -222,7 +222,7 @@ mod tests {
 
     fn needs(url: &str) -> Option<String> {
         let set = |name: &str| match name {
-            "HOME" => Some("/home/me".to_owned()),
+            "HOME" => Some("/users/me".to_owned()),
             "PGPASSWORD" => Some("hunter2".to_owned()),
             _ => None,
         };
@@ -262,7 +262,7 @@ mod tests {
             ("redis://db?hunter2", "a parameter that needs trust"),
             ("GitHub://acme/app?api=https://example.com", "the parameter api"),
             ("github://acme/app?queue=true&token_file=/etc/shadow", "the parameter token_file"),
-            ("github://acme/app?state=/home/me", "the parameter state"),
+            ("github://acme/app?state=/users/me", "the parameter state"),
             ("github://example.com/acme/app", "a server"),
             ("git+http://host/a?insecure=true", "the parameter insecure"),
             ("git+https://me:hunter2@host/a", "a password"),
@@ -280,6 +280,6 @@ mod tests {
         assert_eq!(of_repository("acme/app"), None);
         assert!(of_repository("ghe.corp/acme/app").is_some());
         assert_eq!(of_folder("trees"), None);
-        assert!(of_folder("/home/me/.config").is_some() && of_folder("a/../../b").is_some());
+        assert!(of_folder("/users/me/.config").is_some() && of_folder("a/../../b").is_some());
     }
 }
