@@ -23,11 +23,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use sprag_core::record::Record;
 use sprag_core::{Fence, LeaseId, SessionId};
+
+use crate::sharing::Sharing;
 
 /// What a holder knows about its heir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +60,18 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) struct ForceCount {
     path: PathBuf,
+    sharing: Sharing,
 }
 
 impl ForceCount {
     /// Makes the file if it is missing.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let count = Self { path: path.to_owned() };
+    pub(crate) fn open(path: &Path, sharing: Sharing) -> io::Result<Self> {
+        let count = Self { path: path.to_owned(), sharing };
         count.file().map(|_| count)
     }
 
     fn file(&self) -> io::Result<File> {
-        OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)
+        self.sharing.open(&self.path, OpenOptions::new().append(true))
     }
 
     /// What it says now; nothing if the file is gone, and then no baton counts.
@@ -88,12 +90,13 @@ impl ForceCount {
 #[cfg(test)]
 mod tests {
     use super::ForceCount;
+    use crate::sharing::Sharing;
 
     #[test]
     fn force_is_seen_by_everybody_who_has_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("force");
-        let (one, other) = (ForceCount::open(&path).unwrap(), ForceCount::open(&path).unwrap());
+        let [one, other] = [(); 2].map(|()| ForceCount::open(&path, Sharing::User).unwrap());
         let before = one.mark().expect("there is a file");
         assert_eq!(other.mark(), Some(before));
         one.raise().unwrap();

@@ -9,6 +9,10 @@ use sprag_core::clock::{BootClock, Clock};
 use sprag_core::home::state_folder;
 use sprag_core::{Error, ErrorKind, Operation, Result};
 
+use crate::accounts;
+use crate::sharing::Sharing;
+use crate::system;
+
 /// How to open a [`SqliteStore`](crate::SqliteStore).
 ///
 /// # Examples
@@ -22,6 +26,7 @@ use sprag_core::{Error, ErrorKind, Operation, Result};
 #[derive(Clone, Debug)]
 pub struct SqliteConfig {
     pub(crate) path: PathBuf,
+    pub(crate) users: Users,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) busy_timeout: Duration,
     pub(crate) boot_id: Option<String>,
@@ -33,11 +38,30 @@ impl SqliteConfig {
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
+            users: Users::Own,
             clock: Arc::new(BootClock),
             busy_timeout: Duration::from_secs(1),
             boot_id: None,
             max_free_records: 10_000,
         }
+    }
+
+    /// The store of the whole machine, for the group for which root has made it with
+    /// [`make_system_store`](crate::make_system_store).
+    pub fn system() -> Self {
+        Self { users: Users::Root(None), ..Self::new(system::database()) }
+    }
+
+    /// Shares the store with all users of this group: the database and all files beside it belong to the
+    /// group, also those that are made later, whatever the umask is. They have to be in a folder of their
+    /// own, which is made if it is missing.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.users = match self.users {
+            Users::Root(_) => Users::Root(Some(name.into())),
+            _ => Users::Group(name.into()),
+        };
+        self
     }
 
     /// The clock that ends leases. All processes must use the same; others than the machine's
@@ -74,6 +98,41 @@ impl SqliteConfig {
     }
 }
 
+/// Which users may use a store.
+#[derive(Clone, Debug)]
+pub(crate) enum Users {
+    /// The one who made it.
+    Own,
+    /// Those in this group.
+    Group(String),
+    /// Those in the group for which root has made it, which has to be this one.
+    Root(Option<String>),
+}
+
+impl Users {
+    /// For whom the files beside `database` are.
+    pub(crate) fn sharing(&self, database: &Path) -> Result<Sharing> {
+        let named = |name: &str| accounts::group_number(name);
+        match self {
+            Self::Own => Ok(Sharing::of(database)),
+            Self::Group(name) => named(name).map(Sharing::Group),
+            Self::Root(name) => {
+                let group = system::group_of(database)?;
+                match name.as_deref().map(named).transpose()? {
+                    Some(other) if other != group => {
+                        let message = format!(
+                            "the store of the whole machine is for the group {}",
+                            accounts::group_name(group)
+                        );
+                        Err(Error::new(ErrorKind::Refused, Operation::Open, message).at("sqlite"))
+                    }
+                    _ => Ok(Sharing::Group(group)),
+                }
+            }
+        }
+    }
+}
+
 /// The database file of this user: `$XDG_STATE_HOME/sprag/sprag.db`, else
 /// `$HOME/.local/state/sprag/sprag.db`. `env` looks up a variable.
 ///
@@ -92,8 +151,10 @@ pub fn default_path(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     // A relative path would be another store in each working directory: locks that exclude
     // nobody.
     state_folder(env).map(|state| state.join("sprag.db")).ok_or_else(|| {
-        let message = "neither XDG_STATE_HOME nor HOME is set to an absolute path: set one, or \
-                       name the database file";
+        let message = "there is no home for the locks of this user, because neither HOME nor \
+                       XDG_STATE_HOME is set to an absolute path, as in a service of systemd: set \
+                       SPRAG_STORE=system: for the store of the whole machine, or give the service \
+                       a StateDirectory=NAME and set SPRAG_STORE=sqlite:/var/lib/NAME/locks.db";
         Error::new(ErrorKind::Refused, Operation::Open, message).at("sqlite")
     })
 }

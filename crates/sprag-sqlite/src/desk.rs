@@ -40,7 +40,8 @@ impl Desk {
     pub(crate) fn open(place: &place::Place) -> Result<Self> {
         Ok(Self {
             database: Database::connect(&place.database)?,
-            gate: Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?,
+            gate: Gate::open(&place.gate, place.sharing)
+                .map_err(|e| from_io("open", &place.gate, e))?,
         })
     }
 }

@@ -13,12 +13,13 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::place::Place;
+use crate::sharing::Sharing;
 
 /// One open file description of the gate. Two of them exclude each other, also in one process.
 #[derive(Debug)]
@@ -29,10 +30,10 @@ pub(crate) struct Gate(File);
 pub(crate) struct Inside<'a>(&'a File);
 
 impl Gate {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, sharing: Sharing) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        options.mode(0o600).open(path).map(Self)
+        options.read(true).write(true).truncate(false);
+        sharing.open(path, &options).map(Self)
     }
 
     /// Enters if nobody is inside.
@@ -72,11 +73,11 @@ impl Gate {
     /// opening, where there is no worker yet. Asking again and again instead would never meet a
     /// gate at which others always stand.
     pub(crate) fn enter_within(place: &Place, patience: Duration) -> io::Result<Option<Entered>> {
-        let gate = Self::open(&place.gate)?;
+        let gate = Self::open(&place.gate, place.sharing)?;
         if gate.0.try_lock().is_ok() {
             return Ok(Some(Entered(gate.0)));
         }
-        let lobby = Self::open(&place.lobby)?;
+        let lobby = Self::open(&place.lobby, place.sharing)?;
         let (sender, receiver) = mpsc::sync_channel(0);
         let wait = move || {
             let entered = lobby.be_called().and_then(|called| {
@@ -121,13 +122,17 @@ fn leave(file: &File) {
 mod tests {
     use super::Gate;
     use crate::place::Place;
+    use crate::sharing::Sharing;
     use std::time::Duration;
 
     #[test]
     fn one_at_a_time_also_within_a_process() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(&dir.path().join("locks.db")).unwrap();
-        let (one, two) = (Gate::open(&place.gate).unwrap(), Gate::open(&place.gate).unwrap());
+        let place = Place::prepare(&dir.path().join("locks.db"), Sharing::User).unwrap();
+        let (one, two) = (
+            Gate::open(&place.gate, place.sharing).unwrap(),
+            Gate::open(&place.gate, place.sharing).unwrap(),
+        );
         let within = |millis| Gate::enter_within(&place, Duration::from_millis(millis)).unwrap();
         let inside = one.try_enter().unwrap().unwrap();
         assert!(two.try_enter().unwrap().is_none());
@@ -143,12 +148,12 @@ mod tests {
     #[test]
     fn who_opens_gets_in_although_others_always_stand_at_the_gate() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(&dir.path().join("locks.db")).unwrap();
+        let place = Place::prepare(&dir.path().join("locks.db"), Sharing::User).unwrap();
         let over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let gate = Gate::open(&place.gate).unwrap();
+                    let gate = Gate::open(&place.gate, place.sharing).unwrap();
                     while !over.load(std::sync::atomic::Ordering::Relaxed) {
                         let _inside = gate.enter().unwrap();
                         std::thread::yield_now();

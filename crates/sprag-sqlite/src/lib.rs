@@ -1,4 +1,5 @@
-//! The default store of sprag: locks between the processes of one machine, in one SQLite file.
+//! The default store of sprag: locks between the processes of one machine, in one SQLite file, for one
+//! user or for a group of users.
 //!
 //! No server. A crashed holder is seen within milliseconds, waiters sleep until they are woken,
 //! and fences grow for ever. The file must be on a local file system.
@@ -17,6 +18,7 @@
 //! | `sprag.db.sessions/<id>` | locked by a live process; free to lock means dead |
 //! | `sprag.db.sessions/<id>.sock` | where that process is woken |
 
+mod accounts;
 mod baton;
 mod cache;
 mod config;
@@ -34,7 +36,9 @@ mod place;
 mod queue;
 mod rows;
 mod session;
+mod sharing;
 mod store;
+mod system;
 mod trail;
 mod wake;
 mod watch;
@@ -42,3 +46,4 @@ mod worker;
 
 pub use config::{SqliteConfig, default_path};
 pub use store::SqliteStore;
+pub use system::{SystemStore, make_system_store};

@@ -37,15 +37,17 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         Some(boot_id) => boot_id,
         None => kernel_boot_id()?,
     };
-    let place = Place::prepare(&config.path)?;
+    let place = Place::prepare(&config.path, config.users.sharing(&config.path)?)?;
     let database = Database::connect(&place.database)?;
     // Others may be making the database right now, and be slow.
     database.wait_for_others(config.busy_timeout)?;
     // Before anything is made beside it: somebody else's file is left alone.
     database.identify()?;
-    let gate = Gate::open(&place.gate).map_err(|e| from_io("open", &place.gate, e))?;
-    let trail = Trail::new(&place.trail);
-    let force = ForceCount::open(&place.force).map_err(|e| from_io("create", &place.force, e))?;
+    let gate = Gate::open(&place.gate, place.sharing);
+    let gate = gate.map_err(|e| from_io("open", &place.gate, e))?;
+    let trail = Trail::new(&place.trail, place.sharing);
+    let force = ForceCount::open(&place.force, place.sharing);
+    let force = force.map_err(|e| from_io("create", &place.force, e))?;
     let session = {
         // All inside the gate: two that open at once must agree on the schema, the boot and who
         // was here first.
@@ -63,7 +65,7 @@ pub(crate) fn open(config: SqliteConfig) -> Result<(Arc<Shared>, Desk)> {
         let ended = start_boot(&database, &place, &boot_id, alive, times)?;
         log_restart(&trail, &ended, config.clock.unix_micros());
         tidy_at_open(&place, &database, alive == 0)?;
-        let session = Session::start(&place.sessions);
+        let session = Session::start(&place.sessions, place.sharing);
         Arc::new(session.map_err(|e| from_io("create a session in", &place.sessions, e))?)
     };
     database.wait_for_others(SQLITE_PATIENCE)?;

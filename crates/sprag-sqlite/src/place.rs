@@ -1,9 +1,9 @@
 //! [`Place`]: the files of one store, and whether they are still the ones that were opened.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -12,6 +12,7 @@ use sprag_core::{ErrorKind, Result};
 
 use crate::error::{error, from_io};
 use crate::filesystem;
+use crate::sharing::Sharing;
 
 /// The files of one store.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) trail: PathBuf,
     pub(crate) force: PathBuf,
     pub(crate) sessions: PathBuf,
+    /// For whom they are.
+    pub(crate) sharing: Sharing,
     /// Device and inode of the database.
     identity: (u64, u64),
 }
@@ -30,25 +33,13 @@ pub(crate) struct Place {
 impl Place {
     /// Makes the directory and an empty database file where they are missing, and touches
     /// nothing else: the file may turn out to be somebody else's.
-    pub(crate) fn prepare(path: &Path) -> Result<Self> {
-        Self::prepare_on(path, &filesystem::ask_kernel)
+    pub(crate) fn prepare(path: &Path, sharing: Sharing) -> Result<Self> {
+        Self::prepare_on(path, sharing, &filesystem::ask_kernel)
     }
 
     /// The same, where `read` says what file systems there are.
-    fn prepare_on(path: &Path, read: filesystem::Reader<'_>) -> Result<Self> {
-        let path = std::path::absolute(path).map_err(|e| from_io("find", path, e))?;
-        let Some(directory) = path.parent() else {
-            let message = format!("{} is not a file: name a database file", path.display());
-            return Err(error(ErrorKind::Refused, message));
-        };
-        make_directory(directory)?;
-        filesystem::check(directory, read)?;
-        // Not with open: closing a file drops the locks that SQLite has on it through any other
-        // handle of this process.
-        match mknodat(CWD, &path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(from_io("create", &path, errno.into())),
-        }
+    fn prepare_on(path: &Path, sharing: Sharing, read: filesystem::Reader<'_>) -> Result<Self> {
+        let path = make_database(path, sharing, read)?;
         // One database has one gate and one folder of sessions, by whichever link it is
         // reached: two folders would mean that each side takes the other for dead.
         let database = fs::canonicalize(&path).map_err(|e| from_io("find", &path, e))?;
@@ -74,21 +65,28 @@ impl Place {
             name.push(suffix);
             PathBuf::from(name)
         };
-        Ok(Self {
+        let (index, old) = (beside("-shm"), beside(".trail.old"));
+        let place = Self {
             log: beside("-wal"),
             gate: beside(".gate"),
             lobby: beside(".lobby"),
             trail: beside(".trail"),
             force: beside(".force"),
             sessions: beside(".sessions"),
+            sharing,
             identity: (found.dev(), found.ino()),
             database,
-        })
+        };
+        let Self { log, gate, lobby, trail, force, sessions, .. } = &place;
+        for path in [log, &index, gate, lobby, trail, &old, force, sessions] {
+            sharing.adopt(path)?;
+        }
+        Ok(place)
     }
 
     /// Makes the folder of sessions.
     pub(crate) fn make_sessions(&self) -> Result<()> {
-        make_directory(&self.sessions)
+        make_folder(&self.sessions, self.sharing)
     }
 
     /// Whether the database is still the file that was opened. After `rm` or `mv` it is not, and
@@ -109,14 +107,39 @@ pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.st_dev, found.st_ino))
 }
 
-fn make_directory(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|e| from_io("create the directory", path, e))
+/// Makes the folder and the database where they are missing. Returns the path of the database.
+fn make_database(path: &Path, sharing: Sharing, read: filesystem::Reader<'_>) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|e| from_io("find", path, e))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        let message = format!("{} is not a file: name a database file", path.display());
+        return Err(error(ErrorKind::Refused, message));
+    };
+    make_folder(folder, sharing)?;
+    filesystem::check(folder, read)?;
+    if sharing == Sharing::User {
+        // Not with open: closing a file drops the locks that SQLite has on it through any other
+        // handle of this process.
+        return match mknodat(CWD, &path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0) {
+            Ok(()) | Err(Errno::EXIST) => Ok(path),
+            Err(errno) => Err(from_io("create", &path, errno.into())),
+        };
+    }
+    let folder = fs::canonicalize(folder).map_err(|e| from_io("find", folder, e))?;
+    sharing.check_folder(&folder)?;
+    let path = folder.join(name);
+    sharing.make(&path).map_err(|e| from_io("create", &path, e))?;
+    sharing.adopt(&path)?;
+    Ok(path)
+}
+
+fn make_folder(path: &Path, sharing: Sharing) -> Result<()> {
+    sharing.make_folder(path).map_err(|e| from_io("create the directory", path, e))
 }
 
 #[cfg(test)]
 mod tests {
     use super::Place;
+    use crate::sharing::Sharing;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -127,10 +150,10 @@ mod tests {
     fn a_directory_on_a_network_file_system_is_refused_and_stays_empty() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("locks.db");
-        let error = Place::prepare_on(&path, &|_| Ok(NFS)).unwrap_err();
+        let error = Place::prepare_on(&path, Sharing::User, &|_| Ok(NFS)).unwrap_err();
         assert!(error.is_refused() && error.to_string().contains("NFS"), "{error:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        Place::prepare_on(&path, &|_| Ok(EXT4)).unwrap();
+        Place::prepare_on(&path, Sharing::User, &|_| Ok(EXT4)).unwrap();
     }
 
     #[test]
@@ -141,7 +164,7 @@ mod tests {
         symlink(&file, &link).unwrap();
         let away = fs::canonicalize(there.path()).unwrap();
         let read = |path: &std::path::Path| Ok(if path.starts_with(&away) { NFS } else { EXT4 });
-        let error = Place::prepare_on(&link, &read).unwrap_err();
+        let error = Place::prepare_on(&link, Sharing::User, &read).unwrap_err();
         assert!(error.is_refused() && error.to_string().contains("NFS"), "{error:?}");
     }
 

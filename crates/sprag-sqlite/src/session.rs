@@ -9,10 +9,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use sprag_core::SessionId;
 use sprag_core::entropy::OsEntropy;
 
 use crate::place::identity;
+use crate::sharing::{Sharing, without_links};
 
 /// How the name of a session file begins before it is locked.
 const UNBORN: &str = "new-";
@@ -23,6 +25,7 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) directory: PathBuf,
     pub(crate) process: u32,
+    pub(crate) sharing: Sharing,
     path: PathBuf,
     file: File,
     identity: (u64, u64),
@@ -30,14 +33,12 @@ pub(crate) struct Session {
 
 impl Session {
     /// Starts a session. Called inside the gate, so no sweep meets the file before it is locked.
-    pub(crate) fn start(directory: &Path) -> io::Result<Self> {
+    pub(crate) fn start(directory: &Path, sharing: Sharing) -> io::Result<Self> {
         let id = SessionId::random(&OsEntropy);
         let unborn = directory.join(format!("{UNBORN}{id}"));
         let path = directory.join(id.to_string());
         // The standard library sets close-on-exec: a child does not keep the session alive.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(&unborn)?;
+        let file = sharing.create(&unborn)?;
         // Locked first, renamed second: nobody ever sees the file under its name and unlocked.
         file.try_lock()?;
         fs::rename(&unborn, &path)?;
@@ -46,6 +47,7 @@ impl Session {
             id,
             directory: directory.to_owned(),
             process: std::process::id(),
+            sharing,
             path,
             file,
             identity: (found.dev(), found.ino()),
@@ -97,7 +99,9 @@ impl Session {
 
 /// Whether the owner of the session file at `path` is gone.
 fn is_dead(path: &Path) -> bool {
-    let file = match File::open(path) {
+    // A queue of bytes that somebody put there must not hold us up.
+    let flags = without_links() | OFlags::NONBLOCK.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) => return error.kind() == io::ErrorKind::NotFound,
     };
@@ -156,12 +160,14 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::{Session, sweep};
+    use crate::sharing::Sharing;
     use std::fs;
 
     #[test]
     fn a_session_is_alive_until_it_ends_or_its_file_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let [one, two, three] = [(); 3].map(|()| Session::start(dir.path()).unwrap());
+        let [one, two, three] =
+            [(); 3].map(|()| Session::start(dir.path(), Sharing::User).unwrap());
         assert!(!one.is_dead(one.id) && !one.is_dead(two.id) && one.is_intact());
         two.end();
         assert!(one.is_dead(two.id) && !two.is_intact());
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn an_unreadable_session_counts_as_alive() {
         let dir = tempfile::tempdir().unwrap();
-        let [one, two] = [(); 2].map(|()| Session::start(dir.path()).unwrap());
+        let [one, two] = [(); 2].map(|()| Session::start(dir.path(), Sharing::User).unwrap());
         // A symbolic link to itself cannot be opened, and it is there.
         fs::remove_file(two.path()).unwrap();
         std::os::unix::fs::symlink(two.path(), two.path()).unwrap();
@@ -182,8 +188,8 @@ mod tests {
     #[test]
     fn a_sweep_removes_the_dead_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let live = Session::start(dir.path()).unwrap();
-        let dead = Session::start(dir.path()).unwrap();
+        let live = Session::start(dir.path(), Sharing::User).unwrap();
+        let dead = Session::start(dir.path(), Sharing::User).unwrap();
         let left = dir.path().join(Session::socket_name(dead.id));
         let name = dead.path().to_owned();
         drop(dead); // As a crash does: the lock is gone, the files are not.

@@ -35,7 +35,7 @@ const PAGE: usize = 1000;
 /// How many leases are renewed before others get the gate.
 const RENEWED_AT_ONCE: usize = 256;
 
-/// Locks between the processes of one machine, in a SQLite file.
+/// Locks between the processes of one machine, in a SQLite file of one user or of a group.
 ///
 /// Clones share one session. When the last clone is dropped, or the process ends in any other
 /// way, everything the session held is free, except detached leases, which live by their TTL.

@@ -16,6 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use sprag_core::audit::{AuditEntry, AuditQuery, TRAIL_LENGTH};
 
+use crate::sharing::{Sharing, without_links};
+
 /// How long the file may get. Together with the old one it has more than [`TRAIL_LENGTH`] entries
 /// of ordinary length.
 const MAX_BYTES: u64 = 4 << 20;
@@ -27,14 +29,15 @@ pub(crate) struct Trail {
     old: PathBuf,
     file: Mutex<Option<File>>,
     max_bytes: u64,
+    sharing: Sharing,
 }
 
 impl Trail {
-    pub(crate) fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path, sharing: Sharing) -> Self {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
         let (path, old) = (path.to_owned(), old.into());
-        Self { path, old, file: Mutex::default(), max_bytes: MAX_BYTES }
+        Self { path, old, file: Mutex::default(), max_bytes: MAX_BYTES, sharing }
     }
 
     /// Adds entries at the end. Called inside the gate. If it fails the lock is as it is.
@@ -86,7 +89,7 @@ impl Trail {
     /// Opens the file to append to it, after a new one was begun if it is full.
     fn open(&self, unix_micros: u64) -> io::Result<File> {
         let mut base = unix_micros;
-        if let Ok(mut full) = File::open(&self.path)
+        if let Ok(mut full) = read_only(&self.path)
             && let Some(header) = Part::of(&mut full)?
             && header.length >= self.max_bytes
         {
@@ -94,8 +97,7 @@ impl Trail {
             base = base.max(header.base + header.length);
             fs::rename(&self.path, &self.old)?;
         }
-        let mut options = OpenOptions::new();
-        let mut file = options.append(true).create(true).mode(0o600).open(&self.path)?;
+        let mut file = self.sharing.open(&self.path, OpenOptions::new().append(true))?;
         if file.metadata()?.len() == 0 {
             file.write_all(format!("{base}\n").as_bytes())?;
         }
@@ -106,7 +108,7 @@ impl Trail {
     pub(crate) fn read(&self, query: &AuditQuery) -> io::Result<Vec<AuditEntry>> {
         let mut entries = Vec::new();
         for path in [&self.old, &self.path] {
-            match File::open(path) {
+            match read_only(path) {
                 Ok(mut file) => read_part(&mut file, query.after, &mut entries)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -123,6 +125,10 @@ impl Trail {
         }
         Ok(entries)
     }
+}
+
+fn read_only(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(without_links()).open(path)
 }
 
 /// One of the two files.
@@ -176,6 +182,7 @@ mod tests {
     use sprag_core::{Fence, Holder, LeaseId, LockName};
 
     use super::Trail;
+    use crate::sharing::Sharing;
 
     fn entry(number: u128) -> AuditEntry {
         let name = LockName::new(format!("job/{}", number % 2)).unwrap();
@@ -191,7 +198,7 @@ mod tests {
     fn it_is_bounded_and_its_sequence_grows_over_files_handles_and_clocks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trail");
-        let trail = || Trail { max_bytes: 2000, ..Trail::new(&path) };
+        let trail = || Trail { max_bytes: 2000, ..Trail::new(&path, Sharing::User) };
         let handles = [trail(), trail()];
         for number in 0..100 {
             // The clock goes back, and each handle finds files that the other began.
@@ -215,7 +222,7 @@ mod tests {
     fn what_is_not_an_entry_is_passed_over_and_a_deleted_file_is_begun_anew() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trail");
-        let trail = Trail::new(&path);
+        let trail = Trail::new(&path, Sharing::User);
         trail.append(&[entry(1)], 7);
         let mut text = std::fs::read(&path).unwrap();
         text.extend_from_slice(b"\xff\n{\"half\n");

@@ -16,7 +16,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -103,7 +102,7 @@ impl Wakeups {
         let hub = Arc::clone(&self.hub);
         let path = hub.socket_path(hub.session.id);
         let receiver = UnixDatagram::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        hub.session.sharing.admit(&path)?;
         receiver.set_nonblocking(true)?;
         let receiver = Arc::new(receiver);
         *hub.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));

@@ -134,7 +134,10 @@ impl Worker {
     fn start(&self) -> Result<()> {
         let place = &self.shared.place;
         let mut desk = Desk::open(place)?;
-        let lobby = || Gate::open(&place.lobby).map_err(|e| from_io("open", &place.lobby, e));
+        let lobby = || {
+            let opened = Gate::open(&place.lobby, place.sharing);
+            opened.map_err(|e| from_io("open", &place.lobby, e))
+        };
         let [lobby, watched] =
             [self.patient.then(lobby).transpose()?, self.patient.then(lobby).transpose()?];
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {

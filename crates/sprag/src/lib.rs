@@ -51,7 +51,7 @@ pub use sprag_redis::{
 };
 #[cfg(feature = "sqlite")]
 #[doc(inline)]
-pub use sprag_sqlite::{SqliteConfig, SqliteStore};
+pub use sprag_sqlite::{SqliteConfig, SqliteStore, SystemStore, make_system_store};
 
 /// The examples in the docs run as doctests.
 #[cfg(doctest)]

@@ -109,6 +109,8 @@ pub fn default_ttl(url: &str) -> Duration {
 /// |---|---|
 /// | `sqlite:` | the file of this user, `$XDG_STATE_HOME/sprag/sprag.db` |
 /// | `sqlite:./locks.db`, `sqlite:///var/lib/app/locks.db` | another file |
+/// | `sqlite:/srv/locks/locks.db?group=devs` | a file that the users in a group share |
+/// | `system:` | the file of this machine, which root has made |
 /// | `memory:` | a new store inside this process |
 /// | `memory:NAME` | the store of that name inside this process |
 /// | `redis://localhost:6379` | a Redis server |
@@ -163,7 +165,7 @@ fn left_out(scheme: &str) -> Option<&'static str> {
     let feature = match scheme.split('+').next()? {
         "redis" | "rediss" | "redlock" => "redis",
         "postgres" | "postgresql" => "postgres",
-        "sqlite" => "sqlite",
+        "sqlite" | "system" => "sqlite",
         "git" => "git",
         "github" => "github",
         _ => return None,

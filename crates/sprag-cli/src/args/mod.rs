@@ -61,8 +61,11 @@ use crate::output::style::{Colour, Style};
 #[derive(Debug, Parser)]
 #[command(name = "sprag", version, max_term_width = 100)]
 #[command(disable_help_subcommand = false, arg_required_else_help = true)]
-#[command(after_help = "With nothing set up, locks live in a file of yours and hold between the \
-                        processes of this machine.\nExit codes: sprag explain exit-codes")]
+#[command(
+    after_help = "With nothing set up, locks live in a file of yours and hold between your own \
+                        processes on this machine; those of all its users: --system.\nExit codes: \
+                        sprag explain exit-codes"
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -77,6 +80,9 @@ pub(crate) struct Global {
     /// The store: a URL such as sqlite:./locks.db, or a name from sprag.toml
     #[arg(short = 'S', long, global = true, value_name = "URL|NAME")]
     pub(crate) store: Option<String>,
+    /// The store of all users of this machine: the same as -S system:
+    #[arg(long, global = true, conflicts_with = "store")]
+    pub(crate) system: bool,
     /// Answer in JSON, errors too
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -98,6 +104,16 @@ pub(crate) struct Global {
     /// Never ask, even on a terminal
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
+}
+
+impl Global {
+    /// The store that a flag names, and the flag.
+    pub(crate) fn named_store(&self) -> Option<(&str, &'static str)> {
+        match &self.store {
+            Some(store) => Some((store, "--store")),
+            None => self.system.then_some(("system:", "--system")),
+        }
+    }
 }
 
 /// What to do.

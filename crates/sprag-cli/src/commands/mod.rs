@@ -18,6 +18,7 @@ mod renew;
 mod show;
 mod stores;
 mod suggest;
+mod system;
 mod watch;
 mod why;
 mod work;
@@ -68,7 +69,9 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
         let context = Context { settings, output, config, no_input };
         act(command, &context)
     });
-    outcome.unwrap_or_else(|failure| failure.on_store(global.store.as_deref()).print(&output))
+    outcome.unwrap_or_else(|failure| {
+        failure.on_store(global.named_store().map(|(url, _)| url)).print(&output)
+    })
 }
 
 const fn takes_locks(command: &Command) -> bool {
@@ -103,7 +106,7 @@ fn warn(global: &Global, command: &Command, output: &Output) {
     for (slip, meant) in slips(std::env::vars_os()) {
         warnings::say(output, &format!("{slip} is no variable of sprag: did you mean {meant}?"));
     }
-    if global.store.is_some() && matches!(command, Command::Work(_)) {
+    if global.named_store().is_some() && matches!(command, Command::Work(_)) {
         let text = "--store changes nothing here: claims are locks on the remote of the items";
         warnings::say(output, text);
     }
@@ -122,6 +125,7 @@ fn act(command: Command, context: &Context) -> Outcome {
         Command::Break(args) => breaking::break_lock(&args, context),
         Command::Log(args) => log::show(&args, context),
         Command::Work(args) => work::work(&args, context),
+        Command::Stores(args) if args.make_system => system::make(&args.group, context),
         Command::Stores(args) => stores::show(&args, context),
         Command::Doctor(args) => doctor::examine(&args, context),
         Command::Demo(_) => demo::demo(context),

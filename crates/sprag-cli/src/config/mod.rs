@@ -104,8 +104,8 @@ impl Settings {
             value.clone().map(|value| Setting { value, origin: Origin::Flag(flag) })
         };
         let text = |text: &str| Ok(text.to_owned());
-        let store = match flag(&global.store, "--store") {
-            Some(store) => store,
+        let store = match global.named_store() {
+            Some((url, flag)) => Setting { value: url.to_owned(), origin: Origin::Flag(flag) },
             None => layers.store(&project)?,
         };
         let holder = match flag(&global.holder, "--holder") {

@@ -1,5 +1,18 @@
 use super::support::Home;
 
+/// As in a service of systemd.
+#[test]
+fn without_a_home_both_ways_out_are_named() {
+    let home = Home::new();
+    let output = home.command(&["run", "x", "--", "true"]).env_remove("HOME").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(77), "{said}");
+    for part in ["SPRAG_STORE=system:", "StateDirectory=NAME", "SPRAG_STORE=sqlite:/var/lib/NAME/"]
+    {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+}
+
 #[test]
 fn bad_input_is_named_with_its_place_and_what_was_meant() {
     let home = Home::new();

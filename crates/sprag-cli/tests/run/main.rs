@@ -16,6 +16,7 @@ mod overlap;
 mod races;
 mod redis;
 mod reentrant;
+mod sharing;
 mod signals;
 mod slots;
 mod support;

@@ -14,13 +14,15 @@ use super::url::StoreUrl;
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "sqlite",
-    also: &[],
+    also: &["system"],
     forms: &[
         ("sqlite:", "the file of this user, $XDG_STATE_HOME/sprag/sprag.db"),
         ("sqlite:./locks.db", "a file in the working directory"),
         ("sqlite:///var/lib/app/locks.db", "a file by its absolute path"),
+        ("sqlite:/srv/locks/locks.db?group=NAME", "a file that the users in a group share"),
+        ("system:", "the file of this machine, made once by sudo sprag stores --make-system"),
     ],
-    between: "the processes of one machine",
+    between: "the processes of one user; of several with system:",
     broken_by: &[
         "somebody who deletes or replaces the file while it is used",
         "a file system that loses what was written and flushed",
@@ -30,10 +32,14 @@ pub(super) const KIND: StoreKind = StoreKind {
     open,
 };
 
-const PARAMETERS: &[&str] = &["busy_timeout_ms", "max_free_records"];
+const PARAMETERS: &[&str] = &["busy_timeout_ms", "max_free_records", "group"];
 
 fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
-    let mut config = SqliteConfig::new(path(url, |name| std::env::var_os(name))?);
+    let mut config = match url.scheme.to_ascii_lowercase().as_str() {
+        "system" if url.rest.is_empty() => SqliteConfig::system(),
+        "system" => return Err(url.bad("names a place; write system: or sqlite:/DIR/locks.db")),
+        _ => SqliteConfig::new(path(url, |name| std::env::var_os(name))?),
+    };
     for (name, value) in url.parameters() {
         let number = || {
             let bad = |_| url.bad(&format!("has no number from 0 to {} in {name}", u32::MAX));
@@ -41,11 +47,17 @@ fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
         };
         config = match name {
             "busy_timeout_ms" => config.busy_timeout(Duration::from_millis(number()?.into())),
+            "group" if value.is_empty() => return Err(url.bad("has no name in group")),
+            "group" => config.group(text(url, value)?),
             "max_free_records" => config.max_free_records(number()?),
             _ => return Err(url.unknown_parameter(PARAMETERS)),
         };
     }
     Ok(Arc::new(SqliteStore::with_config(config)?))
+}
+
+fn text(url: &StoreUrl<'_>, value: &str) -> Result<String> {
+    String::from_utf8(url.decode(value)?).map_err(|_| url.bad("has no text in group"))
 }
 
 fn path(url: &StoreUrl<'_>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
@@ -101,6 +113,9 @@ mod tests {
         for url in ["sqlite://locks.db", "sqlite://host/x.db", "sqlite://", "sqlite::memory:"] {
             assert!(path_of(url).unwrap_err().is_bad_input(), "{url}");
         }
+        for url in ["system:locks.db", "system:///locks.db", "system:?mode=ro"] {
+            assert!(Locks::open(url).unwrap_err().is_bad_input(), "{url}");
+        }
     }
 
     #[test]
@@ -113,7 +128,14 @@ mod tests {
         for good in ["", "busy_timeout_ms=200&max_free_records=10", "&busy_timeout_ms=0"] {
             open(good).unwrap();
         }
-        for bad in ["mode=ro", "busy_timeout_ms", "busy_timeout_ms=-1", "BUSY_TIMEOUT_MS=1"] {
+        for bad in [
+            "group=",
+            "group",
+            "mode=ro",
+            "busy_timeout_ms",
+            "busy_timeout_ms=-1",
+            "BUSY_TIMEOUT_MS=1",
+        ] {
             assert!(open(bad).unwrap_err().is_bad_input(), "{bad}");
         }
     }
