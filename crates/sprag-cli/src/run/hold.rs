@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use nix::sys::signal::Signal as Number;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sprag::clock::{BootClock, Clock, Moment};
 use sprag::{Fence, LockName, Loss};
 
@@ -63,17 +63,18 @@ impl Hold<'_> {
         let mut losses = self.taken.losses();
         loop {
             bell.silence();
-            // The guardian first: what ended before its deadline was not lost, although we may
-            // have been stopped since.
-            while let Some(message) = self.ward.wire.next()? {
-                if let Some(end) = self.hear(&message) {
-                    return Ok(end);
-                }
+            if let Some(end) = self.catch_up()? {
+                return Ok(end);
             }
             for loss in &mut losses {
                 if !self.lost
                     && let Poll::Ready((name, fence, loss)) = bell.poll(loss.as_mut())
                 {
+                    // The guardian first: what ended before its deadline was not lost, although we
+                    // may have been stopped since.
+                    if let Some(end) = self.catch_up()? {
+                        return Ok(end);
+                    }
                     drop(self.ward.wire.try_send(&Message::Lost));
                     self.lose(&name, fence, Some(&loss));
                 }
@@ -97,12 +98,20 @@ impl Hold<'_> {
             ];
             sources.extend(self.desk.map(|desk| PollFd::new(desk, PollFlags::IN)));
             sleep(&mut sources)?;
-            let spoken = !sources[0].revents().is_empty();
-            drop(sources);
-            if spoken && !self.ward.wire.fill()? && self.ward.wire.next()?.is_none() {
-                return Ok(End::Orphaned);
+        }
+    }
+
+    /// Takes in what the guardian has said so far.
+    fn catch_up(&mut self) -> io::Result<Option<End>> {
+        let mut sources = [PollFd::new(&self.ward.wire, PollFlags::IN)];
+        let spoken = poll(&mut sources, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        let open = !spoken || self.ward.wire.fill()?;
+        while let Some(message) = self.ward.wire.next()? {
+            if let Some(end) = self.hear(&message) {
+                return Ok(Some(end));
             }
         }
+        Ok((!open).then_some(End::Orphaned))
     }
 
     /// When everything has to be over, or it is ours to end it.
