@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{mem, sync::Arc};
 
 use async_trait::async_trait;
+use sprag_core::evictions::Evictions;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request,
@@ -102,6 +103,10 @@ impl<S: Store> Store for Timed<S> {
 
     fn is_severed(&self, lease: LeaseId) -> bool {
         self.store.is_severed(lease)
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        self.store.evictions()
     }
 
     async fn severed(&self) {

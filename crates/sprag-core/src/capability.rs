@@ -30,6 +30,9 @@ pub struct Capability {
     pub expiry: Expiry,
     /// Wake-ups; without them waiters ask on a timer.
     pub notify: bool,
+    /// Holders hear at once that their lock was taken away, by a break or by force; without that they
+    /// find out when they renew their lease next.
+    pub eviction_hints: bool,
     /// How long a lease lasts if nobody says how long: as short as signs of life are cheap.
     pub default_ttl: Duration,
     /// The shortest lease.
@@ -56,6 +59,7 @@ impl Capability {
             audit: true,
             expiry: Expiry::Clock,
             notify: true,
+            eviction_hints: true,
             default_ttl: Duration::from_secs(30),
             min_ttl: Duration::from_millis(100),
             max_ttl: Duration::from_secs(366 * 24 * 3600),

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod diagnosis;
 pub mod entropy;
 mod error;
+pub mod evictions;
 mod fence;
 mod holder;
 pub mod home;

@@ -11,6 +11,7 @@ use crate::capability::{Capability, Level};
 use crate::clock::{BootClock, Clock};
 use crate::entropy::OsEntropy;
 use crate::error::Result;
+use crate::evictions::{EvictionFeed, Evictions};
 use crate::id::{LeaseId, SessionId};
 use crate::mailbox::Mailboxes;
 use crate::mutant::mutant;
@@ -58,6 +59,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     mailboxes: Mailboxes,
+    evictions: EvictionFeed,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +136,8 @@ impl MemoryStore {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let capability = Self::ability();
         let (state, mailboxes) = (Mutex::default(), Mailboxes::default());
-        let shared = Arc::new(Shared { capability, clock, state, mailboxes });
+        let evictions = EvictionFeed::default();
+        let shared = Arc::new(Shared { capability, clock, state, mailboxes, evictions });
         Self { shared, session: SessionId::random(&OsEntropy) }
     }
 
@@ -176,6 +179,9 @@ impl Shared {
         // Whoever was granted, or lost its place, wants to know; the others sleep on.
         for event in &applied.events {
             self.mailboxes.notify(event.lease);
+            if event.is_eviction() {
+                self.evictions.tell(event.lease);
+            }
             if matches!(event.kind, EventKind::Gone(_)) {
                 self.mailboxes.close(event.lease);
             }
@@ -278,6 +284,10 @@ impl Store for MemoryStore {
 
     async fn changed(&self, _name: &LockName, lease: LeaseId) {
         self.shared.mailboxes.wait(lease).await;
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        Some(self.shared.evictions.subscribe())
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

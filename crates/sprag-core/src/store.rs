@@ -9,6 +9,7 @@ use crate::audit::{AuditEntry, AuditQuery};
 use crate::capability::Capability;
 use crate::diagnosis::Finding;
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::evictions::Evictions;
 use crate::fence::Fence;
 use crate::holder::Holder;
 use crate::id::{LeaseId, PartyId};
@@ -102,6 +103,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// [severed](Self::is_severed). May never resolve.
     async fn severed(&self) {
         std::future::pending::<()>().await;
+    }
+
+    /// Hints that locks of this process may have been taken away. From this call on the store listens
+    /// for them, which may take a connection of its own; the client calls it once it has held a lock
+    /// for about a second. `None` where there are none.
+    ///
+    /// Requires [`Capability::eviction_hints`].
+    fn evictions(&self) -> Option<Evictions> {
+        None
     }
 
     /// Reads the audit trail. What the store decides is in it, written with the change or right

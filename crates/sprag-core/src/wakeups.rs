@@ -10,6 +10,7 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 
+use crate::evictions::EvictionFeed;
 use crate::fence::Fence;
 use crate::id::LeaseId;
 use crate::mailbox::Mailboxes;
@@ -22,6 +23,8 @@ pub use crate::relay::{Heir, Tenure};
 pub struct Wakeups {
     /// The hints.
     pub mailboxes: Mailboxes,
+    /// The hints that locks were taken away.
+    pub evictions: EvictionFeed,
     relay: Mutex<Relay>,
     /// Whether anybody was ever [severed](Self::sever), so that most need not ask.
     any_severed: AtomicBool,
@@ -29,6 +32,12 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
+    /// What was told before may have been missed: everybody looks.
+    pub fn hear_gap(&self) {
+        self.mailboxes.notify_all();
+        self.evictions.tell_gap();
+    }
+
     /// From now on hints for `lease` are kept, and the grant with which its wait in a queue ends.
     pub fn open(&self, lease: LeaseId) {
         self.mailboxes.open(lease);
@@ -54,7 +63,13 @@ impl Wakeups {
 
     /// Takes in a message about what is written: the lease, a colon, and the fence or 0 if it was not
     /// granted; then, if there is one, its heir in the same way: `LEASE:FENCE:HEIR:FENCE`.
+    ///
+    /// Or that the lock of a lease was taken away, whether or not it is one of this process:
+    /// `evicted LEASE`.
     pub fn hear(&self, text: &str) {
+        if let Some(Ok(lease)) = text.strip_prefix("evicted ").map(str::parse) {
+            return self.evictions.tell(lease);
+        }
         let mut words = text.split(':');
         let Some(Ok(lease)) = words.next().map(str::parse) else {
             return self.mailboxes.notify_all();

@@ -10,6 +10,7 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{Clock, Moment};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
+use sprag_core::evictions::Evictions;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released, Renewal,
     Renewed, Request, Takeover,
@@ -128,7 +129,7 @@ impl GitHubStore {
         capability.min_ttl = MIN_TTL;
         // Looking costs nothing, a place in a queue does; and without one writers could starve.
         (capability.queue, capability.shared, capability.permits) = (false, false, false);
-        capability.notify = false;
+        (capability.notify, capability.eviction_hints) = (false, false);
         capability
     }
 
@@ -461,6 +462,10 @@ impl Store for GitHubStore {
 
     async fn severed(&self) {
         self.inner.store.severed().await;
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        self.inner.store.evictions()
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -51,6 +51,7 @@ impl Settings {
     /// The settings for a store of this name.
     pub const fn new(store: &'static str) -> Self {
         let mut capability = Capability::full(store, Level::Fenced);
+        capability.eviction_hints = false;
         capability.expiry = Expiry::Observed;
         capability.max_waiters = MAX_WAITERS;
         capability.default_ttl = Duration::from_secs(120);

@@ -108,6 +108,12 @@ impl Keys {
     pub(crate) fn channel(&self, session: SessionId) -> String {
         format!("{{{}}}:wake:{session}", self.prefix)
     }
+
+    /// Where all processes hear which leases were taken away. With the same beginning as the others, so
+    /// that it needs no rights of its own.
+    pub(crate) fn evictions(&self) -> String {
+        format!("{{{}}}:wake:evicted", self.prefix)
+    }
 }
 
 #[cfg(test)]

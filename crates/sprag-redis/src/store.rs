@@ -12,6 +12,7 @@ use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
 use sprag_core::entropy::OsEntropy;
+use sprag_core::evictions::Evictions;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::store::{
@@ -219,7 +220,10 @@ impl RedisStore {
 
     fn lock_call(&self, keys: Vec<String>, name: &LockName, command: &Command) -> Call {
         let most = self.capability.max_waiters;
-        let arguments = wire::write(command, name.as_str(), most, &self.channel);
+        let mut arguments = wire::write(command, name.as_str(), most, &self.channel);
+        if wire::takes_away(command) {
+            arguments.push(self.keys.evictions());
+        }
         Call::Script { script: Script::Lock, keys, arguments }
     }
 
@@ -234,13 +238,14 @@ impl RedisStore {
         Ok(looked.into_record().view(name, &context))
     }
 
-    /// From now on wake-ups are listened for.
-    fn listen(&self) {
+    /// From now on wake-ups are listened for. Whether they were not before.
+    fn listen(&self) -> bool {
         let wakeups = Arc::clone(&self.wakeups);
-        self.ear.listen(&self.dialer, &self.channel, move |heard| match heard {
-            Heard::Gap => wakeups.mailboxes.notify_all(),
+        let channels = [self.channel.clone(), self.keys.evictions()];
+        self.ear.listen(&self.dialer, channels, move |heard| match heard {
+            Heard::Gap => wakeups.hear_gap(),
             Heard::Message(text) => wakeups.hear(&text),
-        });
+        })
     }
 
     /// Who does not wait needs no wake-up; who waits does.
@@ -488,6 +493,12 @@ impl Store for RedisStore {
 
     async fn severed(&self) {
         self.wakeups.severed().await;
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        let feed = &self.wakeups.evictions;
+        let evictions = feed.subscribe_before_connecting();
+        Some(if self.listen() { evictions } else { feed.subscribe() })
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -39,7 +39,7 @@ pub(crate) fn write(
             words.push(acquire.not_after_ms.unwrap_or(NEVER_LATE).to_string());
             words.push(holder(acquire));
             words.push(wishes(acquire, max_waiters));
-            if acquire.queue {
+            if acquire.queue || takes_away(command) {
                 words.push(channel.to_owned());
             }
         }
@@ -60,6 +60,16 @@ pub(crate) fn write(
         Command::Withdraw { .. } | Command::Reap => {}
     }
     words
+}
+
+/// Whether it may take the lock from its holder. Those who listen for that are told, on a channel that is
+/// the last argument.
+pub(crate) fn takes_away(command: &Command) -> bool {
+    match command {
+        Command::Acquire(acquire) => acquire.steal != Steal::No,
+        Command::Evict { .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether it may go the short way: see `scripts/fast.lua`.

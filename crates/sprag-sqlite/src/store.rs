@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::diagnosis::Finding;
+use sprag_core::evictions::Evictions;
 use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
     Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
@@ -343,6 +344,10 @@ impl Store for SqliteStore {
             polled
         })
         .await;
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        Some(self.inner.shared.wakeups.evictions())
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {

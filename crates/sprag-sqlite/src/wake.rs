@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::Reader;
+use sprag_core::evictions::{EvictionFeed, Evictions};
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Event, EventKind, Record};
 use sprag_core::thread::{self, Lookout};
@@ -51,6 +52,7 @@ pub(crate) struct Wakeups {
 #[derive(Debug)]
 struct Hub {
     mailboxes: Mailboxes,
+    evictions: EvictionFeed,
     leases: Mutex<Leases>,
     watches: Watches,
     session: Arc<Session>,
@@ -73,6 +75,7 @@ impl Wakeups {
         sender.set_nonblocking(true)?;
         let hub = Hub {
             mailboxes: Mailboxes::default(),
+            evictions: EvictionFeed::default(),
             leases: Mutex::default(),
             watches: Watches::new(Arc::clone(&session)),
             folder: File::open(&session.directory)?,
@@ -90,6 +93,14 @@ impl Wakeups {
     /// The mailboxes of this process.
     pub(crate) fn mailboxes(&self) -> &Mailboxes {
         &self.hub.mailboxes
+    }
+
+    /// The hints that locks of this process were taken away.
+    pub(crate) fn evictions(&self) -> Evictions {
+        if let Err(error) = self.listen() {
+            tracing::warn!(%error, "no wake-ups for this process; renewals do it");
+        }
+        self.hub.evictions.subscribe()
     }
 
     /// Starts listening, unless it does already. Returns whether it just started: then a wake-up
@@ -132,7 +143,7 @@ impl Wakeups {
             // A detached lease does not say where its waiter is.
             None => {
                 self.hub.hear(message);
-                if grant.is_some() {
+                if grant.is_some() || event.is_eviction() {
                     self.hub.broadcast(message);
                 }
             }
@@ -235,6 +246,9 @@ impl Hub {
     fn hear(&self, message: Message) {
         self.leases().hear(message);
         let (Message::Told { lease, .. } | Message::Baton { lease, .. }) = message;
+        if matches!(message, Message::Told { grant: None, .. }) {
+            self.evictions.tell(lease);
+        }
         self.mailboxes.notify(lease);
     }
 

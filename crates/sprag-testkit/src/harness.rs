@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sprag_core::diagnosis::Finding;
+use sprag_core::evictions::Evictions;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request,
@@ -246,6 +247,10 @@ impl Store for Session {
             }
             () = async { store.severed().await } => {}
         }
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        self.store()?.evictions()
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -56,7 +56,8 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
             }
             Err(error) => return Err(error.into()),
         };
-        if let Some(warning) = aftermath::warning(&before, aftermath::until(&before)) {
+        let until = aftermath::until(&before);
+        if let Some(warning) = aftermath::warning(&before, until, opened.capability()) {
             context.output.note(&warning);
         }
         let mode = guard.mode();

@@ -1,6 +1,6 @@
 //! What may still run under a lock that was taken away.
 
-use sprag::HolderView;
+use sprag::{Capability, HolderView};
 
 use crate::output::plain::one_line;
 use crate::output::time;
@@ -17,12 +17,13 @@ pub(crate) fn until<'a>(holders: impl IntoIterator<Item = &'a HolderView>) -> Op
 pub(crate) fn warning<'a>(
     holders: impl IntoIterator<Item = &'a HolderView>,
     until: Option<u64>,
+    able: &Capability,
 ) -> Option<String> {
     let running = holders.into_iter().filter(|holder| may_run(holder).is_some());
     let who: Vec<_> = running.map(|holder| one_line(&holder.holder.worker_id)).collect();
     let (who, until) = (who.join(", "), time::short(until?));
+    let told = if able.eviction_hints { "now" } else { "when it renews its lease next" };
     Some(format!(
-        "the command of {who} may still run until {until}: it is told when it renews its lease, and \
-         stopped"
+        "the command of {who} may still run until {until}: it is told {told}, and stopped"
     ))
 }

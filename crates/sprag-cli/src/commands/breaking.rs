@@ -62,7 +62,8 @@ pub(crate) fn break_lock(args: &Break, context: &Context) -> Outcome {
             context.output.line(&format!(
                 "broke {name:?}: token {token} of {who} (its lease was {lease}){next}"
             ));
-            if let Some(warning) = aftermath::warning(holders.iter().copied(), until) {
+            let able = opened.capability();
+            if let Some(warning) = aftermath::warning(holders.iter().copied(), until, able) {
                 context.output.line(&warning);
             }
             if let Some(item) = args.name.as_str().strip_prefix("work/") {

@@ -97,6 +97,7 @@ pub(super) fn abilities(able: &Capability) -> Value {
         "takeover": able.steal,
         "detached": able.detached,
         "wakes": able.notify,
+        "eviction_hints": able.eviction_hints,
         "log": able.audit,
         "min_ttl_ms": millis(able.min_ttl),
         "max_ttl_ms": millis(able.max_ttl),

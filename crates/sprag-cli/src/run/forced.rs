@@ -1,7 +1,8 @@
 //! [`Forced`]: whoever takes a lock by force enters when the command of the old holder is dead.
 //!
-//! That one is told when it renews its lease next, stops its command and says so in the trail. If
-//! it says nothing, its guardian has ended the command when the lease would have ended.
+//! That one is told at once where the store can, else when it renews its lease next. It stops its
+//! command and says so in the trail. If it says nothing, its guardian has ended the command when the
+//! lease would have ended.
 
 use std::collections::BTreeMap;
 use std::io;

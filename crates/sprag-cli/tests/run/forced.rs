@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::redis_server::RedisServer;
 
 use crate::support::{Place, Run, block_on, now};
@@ -48,18 +49,50 @@ fn who_forces_on_redis_enters_when_the_old_command_is_dead() {
     never_together(&place, &server.url());
 }
 
-/// The old holder finds out at its next renewal, after 10s at the most, and says when it is done.
+/// The next renewal would be three minutes later.
+fn told_at_once(place: &Place, store: &str) {
+    let script = "echo $SPRAG_TOKEN > token; echo $$ > pid; exec sleep 1000";
+    for forced in [true, false] {
+        let run = old(place, store, &["--ttl", "10m"], script);
+        let begun = now();
+        if forced {
+            let next = place.end(&["run", "-S", store, "--force", "x", "echo", "mine"]);
+            assert_eq!((next.code, next.out.as_str()), (0, "mine\n"), "{next:?}");
+        } else {
+            let token = place.read("token").trim().to_owned();
+            let words = ["break", "-S", store, "x", "--token", &token, "-m", "why", "--force"];
+            let broken = place.end(&[&words[..], &["--yes"]].concat());
+            assert!(broken.out.contains(": it is told now, and stopped"), "{broken:?}");
+        }
+        let ended = run.end();
+        let took = now().since(begun);
+        assert_eq!(ended.code, 76, "{ended:?}");
+        assert!(took < Duration::from_secs(25), "it was told after {took:?}");
+        std::fs::remove_file(place.path("pid")).unwrap();
+    }
+}
+
 #[test]
-fn who_forces_does_not_wait_longer_than_until_the_old_command_is_dead() {
-    let place = Place::new();
-    let script = "echo $$ > pid; exec sleep 1000";
-    let run = old(&place, "sqlite:", &["--ttl", "30s"], script);
-    let begun = now();
-    let forced = place.end(&["run", "--force", "x", "echo", "mine"]);
-    assert_eq!((forced.code, forced.out.as_str()), (0, "mine\n"), "{forced:?}");
-    let took = now().since(begun);
-    assert!(took < Duration::from_secs(25), "the whole lease was waited for: {took:?}");
-    assert_eq!(run.end().code, 76);
+fn an_old_holder_is_told_at_once_on_sqlite() {
+    told_at_once(&Place::new(), "sqlite:");
+}
+
+#[test]
+fn an_old_holder_is_told_at_once_on_redis() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let (place, server) = (Place::new(), block_on(RedisServer::start(&[])));
+    told_at_once(&place, &server.url());
+}
+
+#[test]
+fn an_old_holder_is_told_at_once_in_postgres() {
+    if skipped() {
+        return;
+    }
+    let (place, database) = (Place::new(), Database::fresh());
+    told_at_once(&place, &database.url());
 }
 
 /// Nobody says that the command is dead: the time after which it must be is waited for.

@@ -13,6 +13,8 @@ use super::lease::Lease;
 use super::tenure::Phase;
 use crate::audit::{AuditEntry, AuditKind};
 use crate::clock::Moment;
+use crate::evictions::Evictions;
+use crate::id::LeaseId;
 use crate::loss::Loss;
 
 /// While anything is held the keeper looks at the clock this often: its timers stand still
@@ -68,6 +70,7 @@ impl Keeper {
         let mut cleaning = 0_usize;
         let mut writing = false;
         let mut flushes: Vec<Flush> = Vec::new();
+        let mut watch = EvictionWatch::default();
         loop {
             // Renewals first, ahead of everything.
             self.renew_due(&work);
@@ -98,7 +101,11 @@ impl Keeper {
                 }
                 () = self.core.registry.woken_before(planned) => {}
                 () = self.core.store.severed() => self.end_severed(),
-                () = self.core.sleep(planned.since(now)) => self.end_severed(),
+                hint = watch.next() => self.core.registry.hurry(hint),
+                () = self.core.sleep(planned.since(now)) => {
+                    self.end_severed();
+                    watch.start(&self.core);
+                }
             }
             if cleaning == 0 && !writing && self.core.notes.is_empty() {
                 flushes.clear();
@@ -182,6 +189,34 @@ impl Keeper {
                 core.renew(batch).await;
                 Done::Renewed
             }));
+        }
+    }
+}
+
+/// Whether and where it is heard that locks were taken away.
+#[derive(Default)]
+struct EvictionWatch {
+    asked: bool,
+    evictions: Option<Evictions>,
+}
+
+impl EvictionWatch {
+    /// Starts once something is held, when the keeper looks at the clock: most locks are not held for
+    /// that long.
+    fn start(&mut self, core: &Core) {
+        if self.asked || !core.registry.is_holding_any() {
+            return;
+        }
+        self.asked = true;
+        if core.store.capability().eviction_hints {
+            self.evictions = core.store.evictions();
+        }
+    }
+
+    async fn next(&mut self) -> Option<LeaseId> {
+        match &mut self.evictions {
+            Some(evictions) => evictions.next().await,
+            None => std::future::pending().await,
         }
     }
 }

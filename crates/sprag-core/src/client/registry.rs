@@ -116,6 +116,22 @@ impl Registry {
         lease.is_some_and(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
     }
 
+    /// Whether any lease of this client is held right now.
+    pub(crate) fn is_holding_any(&self) -> bool {
+        self.all().iter().any(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
+    }
+
+    /// Has a lease that is held renewed at once, or all of them: whether it was taken away is not known.
+    pub(crate) fn hurry(&self, id: Option<LeaseId>) {
+        let one = |id| self.lock().leases.get(&id).map(|entry| Arc::clone(&entry.lease));
+        let leases = id.map_or_else(|| self.all(), |id| one(id).into_iter().collect());
+        for lease in leases {
+            if lease.with(|tenure| tenure.doubt()) {
+                self.reschedule(&lease);
+            }
+        }
+    }
+
     /// Whether the party holds anything through this client right now.
     pub(crate) fn is_party_holding(&self, party: PartyId) -> bool {
         let leases: Vec<_> = {

@@ -70,6 +70,8 @@ pub(crate) struct Tenure {
     retry_at: Option<Moment>,
     /// A renewal or extension is under way; a second one could overtake it.
     renewing: bool,
+    /// The lock may have been taken away since the last renewal was sent.
+    in_doubt: bool,
     grant: Option<Grant>,
     /// The weakest mode that the lease with this fence was asked to become. Nobody knows whether
     /// and when the store does it, until the fence is another one.
@@ -97,6 +99,7 @@ impl Tenure {
             queued: false,
             retry_at: None,
             renewing: false,
+            in_doubt: false,
             grant: None,
             stepping_down: None,
             offered: None,
@@ -268,6 +271,7 @@ impl Tenure {
         let counted = if self.phase == Phase::Asking { self.alive } else { self.anchor };
         let renew = match counted {
             _ if self.renewing => Moment::NEVER,
+            _ if self.in_doubt => Moment::START,
             Some(counted) => self.retry_at.unwrap_or(counted.plus(self.ttl / 3)),
             None => Moment::NEVER,
         };
@@ -279,6 +283,12 @@ impl Tenure {
         }
     }
 
+    /// The lock may have been taken away: the next renewal is due. Whether there will be one.
+    pub(crate) fn doubt(&mut self) -> bool {
+        self.in_doubt = self.phase == Phase::Holding && self.auto_renew;
+        self.in_doubt
+    }
+
     /// Claims the right to renew, if a renewal is wanted at `now` and none is under way.
     pub(crate) fn begin_renewal(&mut self, now: Moment) -> bool {
         let wanted = match self.phase {
@@ -288,6 +298,8 @@ impl Tenure {
         };
         let begin = wanted && !self.renewing && self.check_or_asking(now);
         self.renewing |= begin;
+        // A renewal that is under way may have been answered before it was taken away.
+        self.in_doubt &= !begin;
         begin
     }
 
@@ -400,6 +412,20 @@ mod tests {
         assert!(tenure.begin_renewal(again), "it is asked again");
         tenure.renewed(&Renewed::Held(grant()), TTL, again, again);
         assert!(tenure.deadline() > deadline);
+    }
+
+    #[test]
+    fn a_lease_in_doubt_is_renewed_at_once_and_after_what_is_under_way() {
+        let mut tenure = held_from(0, 10);
+        let first = tenure.due();
+        assert!(tenure.begin_renewal(first));
+        assert!(tenure.doubt() && tenure.due() > first, "one after the other");
+        tenure.renewed(&Renewed::Held(grant()), TTL, first, first);
+        assert!(tenure.due() <= first && tenure.begin_renewal(first));
+        tenure.renewed(&Renewed::Held(grant()), TTL, first, first);
+        assert!(tenure.due() > first, "once is enough");
+        let mut fixed = Tenure::new(TTL, false, None);
+        assert!(!fixed.doubt());
     }
 
     #[test]

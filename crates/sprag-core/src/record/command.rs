@@ -226,6 +226,13 @@ pub struct Event {
     pub after_ms: u64,
 }
 
+impl Event {
+    /// Whether the lease was taken away from a holder that may believe in it.
+    pub const fn is_eviction(&self) -> bool {
+        matches!(self.kind, EventKind::Gone(Loss::Stolen { .. } | Loss::Broken { .. }))
+    }
+}
+
 /// The kinds of [`Event`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {

@@ -32,6 +32,8 @@ const BEAT_ONCE: &str = "SELECT sprag.beat_v1($1)::text";
 const LET_GO: &str = "SELECT sprag.let_go_v1($1, $2)::text";
 /// What a session is told that has a lock without right.
 const URGED: &str = "let go";
+/// What a notification begins with that is about a lease whose lock was taken away.
+const EVICTED: &str = "evicted ";
 /// What a session is told that has a lock bare; then comes its key, or nothing if all are meant.
 const WRITE: &str = "write ";
 
@@ -129,6 +131,8 @@ impl Life {
             self.urged.notify_one();
         } else if payload == URGED {
             self.urged.notify_one();
+        } else if payload.starts_with(EVICTED) {
+            self.vital.holdings.wakeups.hear(payload);
         } else {
             self.wake(payload);
         }
@@ -167,10 +171,10 @@ impl Life {
         let entered = [(&config.namespace as _, Type::TEXT), (&last as _, Type::TEXT)];
         client.query_typed(ENTER, &entered).await.map_err(failed)?;
         // The name is made of letters and digits only.
-        let subscribe = format!("LISTEN sprag_{}", self.session);
+        let subscribe = format!("LISTEN sprag_{}; LISTEN sprag_evicted", self.session);
         client.batch_execute(&subscribe).await.map_err(failed)?;
         self.vital.holdings.pulse.begin(&self.session, sent);
-        self.vital.holdings.wakeups.mailboxes.notify_all();
+        self.vital.holdings.wakeups.hear_gap();
         Ok(())
     }
 

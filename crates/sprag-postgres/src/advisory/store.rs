@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock, Moment};
 use sprag_core::diagnosis::Finding;
+use sprag_core::evictions::Evictions;
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
     Attempt, Bind, Contention, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page,
@@ -351,6 +352,10 @@ impl Store for AdvisoryStore {
             () = self.holdings.pulse.ended() => {}
             () = self.holdings.wakeups.severed() => {}
         }
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        Some(self.holdings.wakeups.evictions.subscribe())
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

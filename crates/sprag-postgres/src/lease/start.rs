@@ -45,7 +45,7 @@ impl Start {
     pub(super) fn finish(self, opened: Result<Server>) -> Result<PostgresStore> {
         let server = opened?;
         let mut capability = PostgresStore::ability();
-        capability.notify = !server.pooled;
+        (capability.notify, capability.eviction_hints) = (!server.pooled, !server.pooled);
         let Self { link, namespace, session, channel, wakeups } = self;
         let channel = (!server.pooled).then_some(channel);
         let passing = Passing::default();
@@ -55,6 +55,7 @@ impl Start {
             namespace,
             session,
             channel,
+            listens: false.into(),
             wakeups,
             passing,
             server,

@@ -1,11 +1,13 @@
 //! [`PostgresStore`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
 use sprag_core::clock::{BootClock, Clock};
 use sprag_core::diagnosis::Finding;
+use sprag_core::evictions::Evictions;
 use sprag_core::record::wire::{self, Answer};
 use sprag_core::record::{Command, Outcome};
 use sprag_core::store::{
@@ -58,6 +60,8 @@ pub struct PostgresStore {
     pub(super) session: SessionId,
     /// Where this process is woken; none through a pool.
     pub(super) channel: Option<String>,
+    /// Whether that was begun.
+    pub(super) listens: AtomicBool,
     pub(super) wakeups: Arc<Wakeups>,
     pub(crate) passing: Passing,
     pub(super) server: Server,
@@ -203,8 +207,14 @@ impl PostgresStore {
         if !matches!(outcome, Outcome::Queued { .. }) {
             self.wakeups.close(lease);
         } else if self.channel.is_some() {
-            self.link.listen();
+            self.listen();
         }
+    }
+
+    /// From now on wake-ups are listened for. Whether they were not before.
+    fn listen(&self) -> bool {
+        self.link.listen();
+        !self.listens.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -352,6 +362,13 @@ impl Store for PostgresStore {
 
     async fn severed(&self) {
         self.wakeups.severed().await;
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        self.channel.as_ref()?;
+        let feed = &self.wakeups.evictions;
+        let evictions = feed.subscribe_before_connecting();
+        Some(if self.listen() { evictions } else { feed.subscribe() })
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

@@ -46,12 +46,13 @@ async fn hear(
     let (client, mut connection, _) = connector.connect().await?;
     let failed = |e| from_postgres(&connector.config, e);
     // The name is made of letters and digits only. Who listens is idle on purpose.
-    let subscribe = format!("{PIN}; SET idle_session_timeout = 0; LISTEN {channel}");
+    let subscribe =
+        format!("{PIN}; SET idle_session_timeout = 0; LISTEN {channel}; LISTEN sprag_evicted");
     let asking = async {
         client.batch_execute(&subscribe).await.map_err(failed)?;
         connected();
         // What was said before is lost: let everybody look.
-        wakeups.mailboxes.notify_all();
+        wakeups.hear_gap();
         loop {
             tokio::time::sleep(SILENCE).await;
             let asked = tokio::time::timeout(connector.config.timeout, client.batch_execute(""));

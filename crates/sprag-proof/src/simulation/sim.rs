@@ -123,9 +123,11 @@ impl Sim {
         let world = World::new(SimClock::new(start, &mut dice, &standstill));
         let weather = Weather::new(dice.fork());
         let oracle = Oracle::new(setting.locks.len());
+        let mut capability = Capability::full("simulation", Level::Fenced);
+        capability.eviction_hints = false;
         Arc::new(Self {
             setting,
-            capability: Capability::full("simulation", Level::Fenced),
+            capability,
             start,
             dice: Mutex::new(dice),
             world: Mutex::new(world),

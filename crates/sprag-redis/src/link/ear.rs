@@ -44,22 +44,26 @@ impl Ear {
     }
 
     /// Starts to listen, unless it does already. A message that is lost costs time, never the lock:
-    /// waiters have timers behind it. So does a thread that cannot be started.
+    /// waiters have timers behind it. So does a thread that cannot be started. Whether it started now.
     pub(crate) fn listen(
         &self,
         dialer: &Dialer,
-        channel: &str,
+        channels: impl IntoIterator<Item = impl Into<String>>,
         tell: impl Fn(Heard) + Send + 'static,
-    ) {
+    ) -> bool {
+        let mut starts = false;
         self.listening.get_or_init(|| {
+            starts = true;
             let stop = Arc::clone(&self.stop);
-            let listener = Listener { dialer: dialer.clone(), channel: channel.to_owned(), stop };
+            let channels = channels.into_iter().map(Into::into).collect();
+            let listener = Listener { dialer: dialer.clone(), channels, stop };
             let work = move || listener.work(&tell);
             let started = std::thread::Builder::new().name("sprag-redis-ear".into()).spawn(work);
             if let Err(e) = started {
                 tracing::warn!(target: "sprag::redis", error = %e, "cannot listen for wake-ups");
             }
         });
+        starts
     }
 }
 
@@ -72,7 +76,7 @@ impl Drop for Ear {
 
 struct Listener {
     dialer: Dialer,
-    channel: String,
+    channels: Vec<String>,
     stop: Arc<OwnedFd>,
 }
 
@@ -100,7 +104,8 @@ impl Listener {
     fn subscribe(&self) -> Result<Line, Trouble> {
         let mut line = self.dialer.dial()?;
         let until = BootClock.now().plus(self.dialer.timeout);
-        ask(&mut line, &self.dialer.name(), &[vec!["SUBSCRIBE", &self.channel]], until)?;
+        let words = ["SUBSCRIBE"].into_iter().chain(self.channels.iter().map(String::as_str));
+        ask(&mut line, &self.dialer.name(), &[words.collect()], until)?;
         Ok(line)
     }
 

@@ -250,7 +250,7 @@ impl Drop for Link {
 fn follow(sentinels: &[(String, Dialer)], shared: &Arc<Shared>) -> io::Result<Vec<Ear>> {
     let each = sentinels.iter().map(|(master, sentinel)| {
         let (ear, master, shared) = (Ear::new()?, master.clone(), Arc::clone(shared));
-        ear.listen(sentinel, "+switch-master", move |heard| match heard {
+        ear.listen(sentinel, ["+switch-master"], move |heard| match heard {
             Heard::Message(text) if text.split(' ').next() == Some(&master) => shared.leave(),
             _ => {}
         });

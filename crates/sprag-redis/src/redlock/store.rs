@@ -71,7 +71,7 @@ impl RedlockStore {
         able.queue = false;
         able.steal = false;
         able.audit = false;
-        able.notify = false;
+        (able.notify, able.eviction_hints) = (false, false);
         able
     }
 

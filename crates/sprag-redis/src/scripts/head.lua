@@ -9,6 +9,7 @@
 --       release          4 the channel
 --       convert          4 the mode    5 whether to wait    6 the channel    7 the fence
 --       evict            4 the fence    5 the loss, as JSON
+--       What may take the lock from its holder has one more: the channel where all hear of that.
 --
 -- A holder is written as its session, its party, whether its lease is fixed, and JSON that nobody
 -- here looks into. A session that is none is written as 32 dashes.

@@ -713,6 +713,10 @@ local function publish()
       local fence = event.loss and '0' or whole(event.fence)
       call('PUBLISH', event.channel, event.lease .. ':' .. fence .. (event.heir or ''))
     end
+    if event.loss and (command == 'evict' or command == 'acquire')
+      and (string.find(event.loss, '"stolen"', 1, true) or string.find(event.loss, '"broken"', 1, true)) then
+      call('PUBLISH', ARGV[#ARGV], 'evicted ' .. event.lease)
+    end
     if event.fence > 0 then
       call('XADD', KEYS[6], 'MAXLEN', '~', TRAIL, '*', 'n', name, 'l', event.lease, 'f', event.fence,
         'k', event.loss or '+', 'a', event.after, 'm', mode_json(event.mode, event.count, event.of),

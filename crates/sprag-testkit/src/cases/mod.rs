@@ -147,6 +147,7 @@ cases! { $
         force_takes_it_and_the_holder_is_told
         breaking_names_what_it_breaks
         a_repeated_break_hits_nobody_else
+        an_evicted_holder_is_told_at_once
     }
     cancel {
         an_acquire_dropped_anywhere_leaves_nothing

@@ -201,3 +201,33 @@ pub async fn a_repeated_break_hits_nobody_else(harness: &dyn Harness) {
     assert!(operator.evict("report", old.fence(), "it hangs").await.unwrap_err().is_not_owner());
     assert_eq!(look(operator.store(), "report").await.holders[0].lease, new.lease());
 }
+
+/// A holder from which the lock is taken, by a break or by force, is told at once, and not when it
+/// renews its lease next. A store that cannot tell says so, and tells at the renewal.
+pub async fn an_evicted_holder_is_told_at_once(harness: &dyn Harness) {
+    let (holder, thief) = (harness.client().await, thief(harness, "thief").await);
+    let able = thief.capability().clone();
+    // Renewed after three minutes, or soon where that is what tells.
+    let ttl = if able.eviction_hints { LONG * 9 } else { harness.ttl() * 3 };
+    let broken = holder.lock("broken").ttl(ttl).acquire().await.unwrap();
+    thief.evict("broken", broken.fence(), "it hangs").await.unwrap();
+    let loss = within("the break is told", broken.lost()).await;
+    let (by, reason) = ("thief".into(), "it hangs".into());
+    let told = Loss::Broken { by, reason, fence: broken.fence() };
+    if !able.eviction_hints {
+        assert!(loss == told || loss == Loss::Expired || loss == Loss::Unreachable, "{loss:?}");
+        return;
+    }
+    assert!(loss == told || loss == Loss::SessionDied, "{loss:?}");
+    // By now it listens.
+    let again = holder.lock("broken").ttl(ttl).acquire().await.unwrap();
+    thief.evict("broken", again.fence(), "it hangs").await.unwrap();
+    within("the second break is told", again.lost()).await;
+    if able.steal {
+        let old = holder.lock("report").ttl(ttl).acquire().await.unwrap();
+        let new = force(&thief).acquire().await.unwrap();
+        let stolen = Loss::Stolen { by: "thief".into(), forced: true };
+        assert_eq!(within("the force is told", old.lost()).await, stolen);
+        assert!(new.is_valid());
+    }
+}

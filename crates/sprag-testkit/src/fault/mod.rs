@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use sprag_core::diagnosis::Finding;
+use sprag_core::evictions::Evictions;
 use sprag_core::store::{
     Attempt, Conversion, Converted, Evicted, Eviction, Listing, Page, Released, Renewal, Renewed,
     Request,
@@ -296,6 +297,10 @@ impl Store for FaultStore {
             () = self.inner.severed() => {}
             () = self.severed.notified() => {}
         }
+    }
+
+    fn evictions(&self) -> Option<Evictions> {
+        self.inner.evictions()
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {

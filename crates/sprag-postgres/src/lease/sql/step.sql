@@ -36,6 +36,10 @@ CREATE FUNCTION sprag.bury(INOUT s sprag.step, hold jsonb, loss jsonb) LANGUAGE 
 BEGIN
   s.changed := true;
   s.gone := sprag.remember(s.gone, hold ->> 'lease', loss);
+  IF loss ? 'stolen' OR loss ? 'broken' THEN
+    -- Whoever has it hears of it, and renews it: the answer says what became of it.
+    PERFORM pg_notify('sprag_evicted', 'evicted ' || (hold ->> 'lease'));
+  END IF;
   s.events := s.events || sprag.event(jsonb_build_object('gone', loss), hold,
     s.now_ms - (hold ->> 'renewed_ms')::bigint);
   IF (hold ->> 'upgrading')::boolean AND s.upgrader IS NOT NULL THEN
