@@ -12,8 +12,9 @@
 //!
 //! Everything below it: it is a subreaper, so whoever loses its parent becomes its child.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
@@ -29,6 +30,7 @@ use sprag::clock::{BootClock, Clock, Moment};
 
 use super::alarm::Alarm;
 use super::give_back::give_back;
+use super::leader;
 use super::signals::{FORWARDED, Signals, with_no_signal_blocked};
 use super::tree;
 use super::wire::{Message, Order, Wire};
@@ -63,7 +65,7 @@ fn guard() -> io::Result<()> {
     let stdin = wire.descriptor();
     // Open for as long as this process lives, and in no other.
     let _lifeline = wire.descriptor();
-    let stdin = stdin.map_or_else(Stdio::null, Stdio::from);
+    let stdin = stdin.map_or_else(|| File::open("/dev/null").map(OwnedFd::from), Ok)?;
     let alarm = Alarm::new()?;
     if now() >= order.valid_until.minus(order.margin) {
         // Both of us were stopped, or the machine slept: nothing is started any more.
@@ -111,14 +113,22 @@ fn finish(wire: Option<Wire>, last: &Message, order: &Order, until: Moment) -> i
     give_back(&order.store, &order.leases, until)
 }
 
-fn start(order: &Order, stdin: Stdio) -> io::Result<Pid> {
-    let Some((program, arguments)) = order.command.split_first() else {
-        return Err(Errno::NOENT.into());
-    };
+fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
+    if order.on_lost != OnLost::Continue {
+        return leader::start(order, stdin);
+    }
+    // This one goes on without its lock, and so without its guardian.
+    let Some(mut command) = command_of(order) else { return Err(Errno::NOENT.into()) };
+    spawn(command.stdin(stdin).process_group(order.group))
+}
+
+/// The command as it was ordered; none if it has no words.
+pub(super) fn command_of(order: &Order) -> Option<Command> {
+    let (program, arguments) = order.command.split_first()?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(stdin);
+    command.args(arguments);
     prepare(&mut command, order);
-    spawn(command.process_group(order.group))
+    Some(command)
 }
 
 fn prepare(command: &mut Command, order: &Order) {
@@ -131,7 +141,7 @@ fn prepare(command: &mut Command, order: &Order) {
     }
 }
 
-fn spawn(command: &mut Command) -> io::Result<Pid> {
+pub(super) fn spawn(command: &mut Command) -> io::Result<Pid> {
     let child = with_no_signal_blocked(|| command.spawn())??;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // It is reaped with everybody else; dropping the handle leaves it alone.

@@ -16,6 +16,7 @@ mod give_back;
 pub(crate) mod guardian;
 mod hold;
 mod holding;
+pub(crate) mod leader;
 mod nested;
 mod notify;
 pub(crate) mod outer;

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, waitid,
 };
 
 /// The largest number that a process can have, on any Linux.
@@ -17,6 +19,9 @@ pub(crate) struct Process {
     parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
+    /// When it was started, in ticks since the boot; 0 where that is not listed, and then it is a child
+    /// of this process, whose number is its own until we have reaped it.
+    started: u64,
 }
 
 /// All processes that descend from `root`, without itself and without those that have ended.
@@ -42,10 +47,24 @@ pub(crate) fn below(root: Pid) -> Vec<Process> {
     found
 }
 
-/// Sends a signal to each; who is gone meanwhile does not need it.
+/// Sends a signal to each; who is gone meanwhile does not need it, and nor does a stranger that has its
+/// number by now.
 pub(crate) fn send<'a>(to: impl IntoIterator<Item = &'a Process>, signal: Signal) {
     for process in to {
-        kill_process(process.pid, signal).ok();
+        match pidfd_open(process.pid, PidfdFlags::empty()) {
+            Ok(handle) if process.is_still_there() => pidfd_send_signal(&handle, signal).ok(),
+            Ok(_) | Err(Errno::SRCH) => None,
+            // An old kernel, or what keeps us from asking a new one.
+            Err(_) => kill_process(process.pid, signal).ok(),
+        };
+    }
+}
+
+impl Process {
+    /// Whether its number is not somebody else's. Asked once there is a handle, which stays with the
+    /// process that has the number then.
+    fn is_still_there(self) -> bool {
+        self.started == 0 || one(self.pid).is_some_and(|found| found.started == self.started)
     }
 }
 
@@ -94,7 +113,7 @@ fn children_among(numbers: RangeInclusive<i32>) -> Vec<Process> {
         let number = |id: nix::Result<nix::unistd::Pid>| id.map_or(0, nix::unistd::Pid::as_raw);
         let (group, session) = (nix::unistd::getpgid(Some(raw)), nix::unistd::getsid(Some(raw)));
         let parent = getpid().as_raw_pid();
-        Process { pid, parent, group: number(group), session: number(session) }
+        Process { pid, parent, group: number(group), session: number(session), started: 0 }
     };
     numbers.filter_map(Pid::from_raw).filter(alive).map(process).collect()
 }
@@ -102,11 +121,15 @@ fn children_among(numbers: RangeInclusive<i32>) -> Vec<Process> {
 fn all() -> impl Iterator<Item = Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let pids = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-    pids.filter_map(|pid| parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+    names.filter_map(|name| one(Pid::from_raw(name.parse().ok()?)?))
 }
 
-/// Reads `pid (name) state parent group session ...`; the name may have any character in it.
+fn one(pid: Pid) -> Option<Process> {
+    parse(&std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+}
+
+/// Reads `pid (name) state parent group session ...`, where the start is the 22nd; the name may have any
+/// character in it.
 fn parse(stat: &str) -> Option<Process> {
     let (front, back) = stat.rsplit_once(')')?;
     let pid = Pid::from_raw(front.split(' ').next()?.parse().ok()?)?;
@@ -114,22 +137,38 @@ fn parse(stat: &str) -> Option<Process> {
     // A zombie has ended; its parent is to reap it.
     fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
     let mut number = || fields.next()?.parse().ok();
-    Some(Process { pid, parent: number()?, group: number()?, session: number()? })
+    let (parent, group, session) = (number()?, number()?, number()?);
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, parent, group, session, started })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{below, children, is_listed, parse};
+    use super::{Process, Signal, below, children, is_listed, one, parse, send};
     use rustix::process::{Pid, getpid};
     use std::process::{Command, Stdio};
 
     #[test]
     fn names_with_spaces_and_brackets_do_not_confuse() {
-        let process = parse("77 (a) R 1) S 5 6 7 0 -1\n").unwrap();
+        let rest = "0 -1 4194560 9 0 0 0 1 2 3 4 20 0 1 0 8412 99";
+        let process = parse(&format!("77 (a) R 1) S 5 6 7 {rest}\n")).unwrap();
         assert_eq!(process.pid, Pid::from_raw(77).unwrap());
         assert_eq!((process.parent, process.group, process.session), (5, 6, 7));
+        assert_eq!(process.started, 8412);
         assert_eq!(parse("77 (a) Z 5 6 7"), None);
         assert_eq!(parse("nonsense"), None);
+    }
+
+    /// As if its number had gone to another process since it was listed.
+    #[test]
+    fn a_stranger_with_the_number_of_one_that_ended_gets_no_signal() {
+        let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+        let listed = one(Pid::from_child(&stranger)).unwrap();
+        let earlier = Process { started: listed.started - 1, ..listed };
+        send(&[earlier], Signal::KILL);
+        assert_eq!(stranger.try_wait().unwrap(), None);
+        send(&[listed], Signal::TERM);
+        assert!(!stranger.wait().unwrap().success());
     }
 
     #[test]
@@ -150,7 +189,7 @@ mod tests {
         let found = children();
         let shell_pid = Pid::from_child(&shell);
         let child = found.iter().find(|one| one.pid == shell_pid).unwrap();
-        assert!(below(getpid()).contains(child), "{child:?}");
+        assert!(below(getpid()).iter().any(|one| one.pid == child.pid), "{child:?}");
         assert!(found.iter().all(|one| one.pid.as_raw_pid() != sleep), "not a child: {found:?}");
         super::kill_process(Pid::from_raw(sleep).unwrap(), super::Signal::KILL).ok();
         shell.wait().unwrap();

@@ -77,6 +77,28 @@ fn when_the_guardian_is_killed_sprag_does_its_work() {
     assert_eq!(place.left_behind(), Vec::<String>::new());
 }
 
+/// Nobody is left to stop the command but the kernel.
+#[test]
+fn when_both_are_killed_at_once_the_command_is_killed_too() {
+    let place = Place::new();
+    let run = place.start(&[
+        "run",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done",
+    ]);
+    let pid: i32 = place.wait_lines("pid", 1).trim().parse().unwrap();
+    let guardian = guardian(&run);
+    // Neither sees the other's end.
+    run.send(Signal::STOP);
+    send(guardian, Signal::STOP);
+    run.send(Signal::KILL);
+    send(guardian, Signal::KILL);
+    wait_for("the end of the command", || !is_alive(pid));
+}
+
 #[test]
 fn a_sprag_that_was_stopped_for_two_leases_finds_its_command_gone() {
     let place = Place::new();
