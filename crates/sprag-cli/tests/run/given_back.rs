@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sprag_testkit::postgres_server::{Database, skipped};
-use sprag_testkit::redis_server::RedisServer;
+use sprag_testkit::redis_server::{RedisServer, RedisSetup};
 
 use crate::support::{Place, block_on, is_alive, now, wait_for};
 
@@ -54,6 +54,27 @@ fn what_stands_beside_the_lock_is_given_back_too() {
     }
     let (place, server) = (Place::new(), block_on(RedisServer::start(&[])));
     kill_and_follow(&place, &server.url(), &["--slots", "1", "--once-per", "1000d"]);
+}
+
+/// There is no queue that would show a waiter: the next one comes afterwards.
+#[test]
+fn on_redlock_the_guardian_gives_the_lock_of_a_killed_run_back() {
+    if RedisServer::skipped() {
+        return;
+    }
+    let place = Place::new();
+    let servers = block_on(RedisServer::several(3, &RedisSetup::new().tcp()));
+    let nodes: Vec<_> = servers.iter().map(RedisServer::address).collect();
+    let store = format!("redlock://{}?node_timeout_ms=500", nodes.join(","));
+    let base = ["run", "-S", &store, "--ttl", "10m", "--kill-after", "300ms"];
+    let first = place.start(&[&base[..], &["job", "--", "sh", "-c", STUBBORN]].concat());
+    let pid: i32 = place.wait_lines("pid", 1).trim().parse().unwrap();
+    let killed = now();
+    first.send(Signal::KILL);
+    let alive = format!("kill -0 {pid} 2> /dev/null && echo two; echo entered");
+    let next = place.end(&[&base[..], &["-w", "60s", "job", "--", "sh", "-c", &alive]].concat());
+    assert_eq!((next.code, next.out.as_str()), (0, "entered\n"), "{next:?}");
+    assert!(now().since(killed) < SOON, "it waited for the end of the lease");
 }
 
 #[test]
