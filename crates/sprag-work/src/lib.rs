@@ -56,7 +56,7 @@ mod worker;
 
 pub use board::{Board, Owner, Row};
 pub use error::{Error, ErrorKind, Next, Result};
-pub use flow::{Flow, Place, Rules, State, Step, StepRule};
+pub use flow::{Flow, Ignored, Place, Rules, State, Step, StepRule};
 pub use git::{CLAIM_TTL, Fate, GitClaim, GitSource, NewItem, RUN_TTL, Recover, Recovered};
 pub use github::{After, GitHubClaim, GitHubRules, GitHubSource, Spans};
 pub use item::{Item, in_order};
@@ -65,5 +65,5 @@ pub use note::Note;
 pub use repo::{Remote, Repo};
 pub use source::{Claim, Claimed, How, Items, Purpose, Ready, Skipped, Source, Wanted};
 pub use stats::Stats;
-pub use task::{Finished, Issue, Outcome, Task};
+pub use task::{Finished, Issue, Leftover, Outcome, Task};
 pub use worker::{Chosen, Handler, Turn, Worker, next};

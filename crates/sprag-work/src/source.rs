@@ -154,6 +154,15 @@ pub struct How {
     pub worktree: bool,
     /// What the claim is for.
     pub purpose: Purpose,
+    /// How long it is going to last without this process, if it is to be [kept](Claim::keep).
+    pub ttl: Option<Duration>,
+}
+
+impl How {
+    /// The TTL to begin with. A lease is never shortened later.
+    pub(crate) fn first_ttl(&self, run_ttl: Duration) -> Duration {
+        self.ttl.map_or(run_ttl, |ttl| ttl.min(run_ttl))
+    }
 }
 
 /// What a claim is for.

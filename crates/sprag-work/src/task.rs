@@ -1,6 +1,7 @@
 //! [`Task`]: what a worker is given, and [`Outcome`]: what it gives back.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 use sprag_core::Fence;
@@ -26,6 +27,8 @@ pub struct Task {
     pub folder: Option<String>,
     /// The issue that it is, where it is one.
     pub issue: Option<Issue>,
+    /// What an earlier worker had left in the way, and what became of it.
+    pub leftovers: Vec<Leftover>,
 }
 
 impl Task {
@@ -121,4 +124,36 @@ pub struct Finished {
     pub left_on: Option<String>,
     /// The main branch with the work in it; `None` if nothing was merged.
     pub merged: Option<sprag_ledger::Oid>,
+    /// What the worker left on this machine that no merge can bring to main.
+    pub leftovers: Vec<Leftover>,
+}
+
+/// What a worker left that did not come to main.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// What it is.
+    pub what: String,
+    /// The folder, branch or stash in which it is kept; `None` for what git ignores, which was
+    /// removed.
+    pub kept_in: Option<String>,
+}
+
+impl Leftover {
+    pub(crate) fn kept(what: impl Into<String>, place: impl Into<String>) -> Self {
+        Self { what: what.into(), kept_in: Some(place.into()) }
+    }
+
+    pub(crate) fn removed(what: impl Into<String>) -> Self {
+        Self { what: what.into(), kept_in: None }
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = &self.what;
+        match &self.kept_in {
+            Some(place) => write!(f, "kept in {place}: {what}"),
+            None => write!(f, "removed, as git ignores it: {what}"),
+        }
+    }
 }

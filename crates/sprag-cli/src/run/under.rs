@@ -20,6 +20,24 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// What git hands to its hooks about the repository that they run in: as `git rev-parse
+/// --local-env-vars` says, but for settings.
+const GIT_LOCAL: [&str; 13] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
 /// A command that is to be run under a lock.
 pub(crate) struct Under<'a> {
     pub(crate) plan: &'a Plan,
@@ -77,6 +95,8 @@ impl Under<'_> {
         let mut order = plan.order(taken, self.holder, desk.as_ref().map(Desk::path));
         order.directory = self.directory.into();
         order.environment.extend(self.variables);
+        // In a hook of git they name another repository than the one in its directory.
+        order.without.extend(GIT_LOCAL.map(str::to_owned));
         let (told, shared_group) = (order.valid_until, order.group != 0);
         // The last moment at which nothing has been started.
         if let Some(exit) = reins.pulled() {

@@ -7,6 +7,8 @@ mod commands;
 mod crashes;
 mod death;
 mod full_disk;
+mod in_the_way;
+mod kept;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod support;

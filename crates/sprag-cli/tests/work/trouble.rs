@@ -9,8 +9,7 @@ fn a_worktree_in_the_making_is_not_taken_for_damage() {
     // What git 2.39 says while another one of the same clone makes a worktree.
     let (once, says) = (shop.path("once"), "fatal: bad object worktrees/y-00000002/HEAD");
     let path = shop.git_that(&format!(
-        "case \" $* \" in *' fetch '*) n=fetch;; *' worktree list '*) n=list;; \
-         *' for-each-ref '*) n=branches;; *) n=;; esac\n\
+        "case \" $* \" in *' fetch '*) n=fetch;; *' for-each-ref '*) n=branches;; *) n=;; esac\n\
          if [ $n ] && mkdir {once}-$n 2>/dev/null; then echo '{says}' >&2; exit 128; fi\n\
          exec $real \"$@\"\n",
         once = once.display()
@@ -21,7 +20,7 @@ fn a_worktree_in_the_making_is_not_taken_for_damage() {
     assert_eq!(shop.refs(), ["refs/heads/main"]);
     let recover = shop.command("a", &["recover"]).env("PATH", &path).output().unwrap();
     assert!(recover.status.success(), "{recover:?}");
-    for met in ["fetch", "list", "branches"] {
+    for met in ["fetch", "branches"] {
         assert!(shop.path(&format!("once-{met}")).exists(), "{met} was not in the way");
     }
 }

@@ -7,7 +7,7 @@ mod state;
 mod tests;
 
 pub use self::place::Place;
-pub use self::rules::{Rules, StepRule};
+pub use self::rules::{Ignored, Rules, StepRule};
 pub use self::state::State;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -25,6 +25,8 @@ pub struct Rules {
     pub category: Option<String>,
     /// The folder that worktrees are made in.
     pub worktrees: Option<String>,
+    /// What becomes of ignored files in them.
+    pub ignored: Option<Ignored>,
     /// How long a claim without a process lasts.
     pub claim_ttl: Option<String>,
     /// How long the claim of a running command lasts without a sign of life.
@@ -37,6 +39,18 @@ pub struct Rules {
     pub step: Option<Vec<StepRule>>,
     /// The states in which items stay.
     pub last: Option<Vec<State>>,
+}
+
+/// What becomes of files that git ignores, when the worktree of a claim is done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ignored {
+    /// The folder is kept with them. Caches that can be made again do not count: folders with a
+    /// `CACHEDIR.TAG`, `node_modules` and `__pycache__`.
+    #[default]
+    Keep,
+    /// They are removed with the folder.
+    Discard,
 }
 
 /// A step, as the rules say it.

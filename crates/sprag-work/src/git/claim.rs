@@ -14,10 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flow::{Place, State};
 use crate::item::Item;
 use crate::name::ItemName;
-use crate::repo::{ClaimNote, Slip, Worktree, branch_ref};
+use crate::repo::{Checkout, ClaimNote, Slip, branch_ref};
 use crate::source::{Claim, Claimed, How, Items, Purpose, Ready, Source, Wanted};
 use crate::stats::{Counters, Stats};
-use crate::task::{Finished, Outcome, Task};
+use crate::task::{Finished, Leftover, Outcome, Task};
 
 /// How many places in `Held` errors name a holder.
 const UNKNOWN: &str = "somebody else";
@@ -120,24 +120,33 @@ impl GitSource {
         let Some(mut slip) = self.repo.desk().slip(&item.name)? else {
             return Ok(Err("claimed: by another process of this clone".to_owned()));
         };
-        if let Some(before) = slip.read::<ClaimNote>() {
-            if self.is_still_claimed(&before)? {
-                let verb = if before.detached { "release" } else { "recover" };
-                return Ok(Err(format!("claimed here before: sprag work {verb} {}", item.name)));
-            }
-            // Its worker is dead, and somebody else has freed the item.
-            self.clear_away(&before)?;
+        let before = slip.read::<ClaimNote>();
+        if let Some(before) = &before
+            && self.is_still_claimed(before)?
+        {
+            let verb = if before.detached { "release" } else { "recover" };
+            return Ok(Err(format!("claimed here before: sprag work {verb} {}", item.name)));
         }
+        // Its worker is dead, and somebody else has freed the item.
+        let leftovers = match self.make_room(before.as_ref(), item, &branch, how) {
+            Ok(leftovers) => leftovers,
+            Err(error) if error.kind() == ErrorKind::Held => {
+                slip.remove();
+                return Ok(Err(error.message().to_owned()));
+            }
+            Err(error) => return Err(error),
+        };
         let main = self.repo.recent_main()?;
         let path = item.place.path(&self.root, &item.name);
         let mut note = self.new_note(item, &branch, &path, &main);
         slip.write(&note)?;
-        let guard = match self.acquire(item, &branch, &main, &note) {
+        let guard = match self.acquire(item, &note, how) {
             Ok(Some(guard)) => guard,
             Ok(None) => {
                 slip.remove();
                 Counters::count(&self.repo.desk(), false);
-                return Ok(Err(format!("lost race to {}", self.owner(&item.name))));
+                let owner = self.owner(&item.name);
+                return Ok(Err(with(&leftovers, format!("lost race to {owner}"))));
             }
             // Whether it was taken is not known; if it was, the client gives it back.
             Err(error) => return Err(error),
@@ -149,7 +158,7 @@ impl GitSource {
         // Whoever had it before has moved it in the same step in which it became free.
         if let Err(why) = claim.check_place()? {
             claim.give_back()?;
-            return Ok(Err(why));
+            return Ok(Err(with(&leftovers, why)));
         }
         if how.worktree
             && let Err(error) = claim.open_worktree()
@@ -157,23 +166,49 @@ impl GitSource {
             claim.give_back()?;
             return Err(error);
         }
+        claim.task.leftovers = leftovers;
         Ok(Ok(claim))
     }
 
-    /// Takes the lock and makes the branch, in one swap; `None` if somebody has either.
-    fn acquire(
+    /// Puts away what claims that are over left in the way of a new one; what stays, and where.
+    ///
+    /// # Errors
+    ///
+    /// Held if something is in the way that no claim made.
+    fn make_room(
         &self,
+        before: Option<&ClaimNote>,
         item: &Item,
         branch: &str,
-        main: &Oid,
-        note: &ClaimNote,
-    ) -> Result<Option<LockGuard>> {
-        let lock = item.name.lock();
+        how: &How,
+    ) -> Result<Vec<Leftover>> {
+        let mut leftovers = match before {
+            Some(before) => self.clear_away(before)?.into_leftovers(),
+            None => Vec::new(),
+        };
+        if how.worktree {
+            // Of those that are not written down any more.
+            for checkout in self.repo.checkouts() {
+                if checkout.item == item.name {
+                    let branch = checkout.branch.clone();
+                    let cleared = self.clear(&item.name, &branch, None, Some(&checkout))?;
+                    leftovers.extend(cleared.into_leftovers());
+                }
+            }
+            leftovers.extend(self.repo.free_branch(branch, &[&self.repo.recent_main()?])?);
+        }
+        Ok(leftovers)
+    }
+
+    /// Takes the lock and makes the branch, in one swap; `None` if somebody has either.
+    fn acquire(&self, item: &Item, note: &ClaimNote, how: &How) -> Result<Option<LockGuard>> {
+        let (lock, branch) = (item.name.lock(), &note.branch);
         let name = branch_ref(branch)
             .ok_or_else(|| Error::input(format!("{branch:?} cannot be the name of a branch")))?;
-        let companion = Companion { branch: name, before: None, at: main.clone() };
+        let companion = Companion { branch: name, before: None, at: note.at.clone() };
         self.store.accompany(&lock, companion);
-        let request = self.client.lock(lock.as_str()).ttl(self.run_ttl).reason(note.reason());
+        let ttl = how.first_ttl(self.run_ttl);
+        let request = self.client.lock(lock.as_str()).ttl(ttl).reason(note.reason());
         let holder = Holder { reason: Some(note.reason()), ..self.holder.clone() };
         let acquired = wait(request.holder(holder).try_acquire());
         // Where it is not known whether it was taken, the client gives it back, branch and all.
@@ -195,6 +230,7 @@ impl GitSource {
             fence: Fence::ZERO,
             worktree: None,
             detached: false,
+            worker: Some(self.holder.worker_id.clone()),
         }
     }
 
@@ -215,6 +251,7 @@ impl GitSource {
             has_worktree: false,
             folder: Some(path.to_owned()),
             issue: None,
+            leftovers: Vec::new(),
         };
         GitClaim { source: self.clone(), task, note, slip, guard }
     }
@@ -304,19 +341,20 @@ impl GitClaim {
 
     fn open_worktree(&mut self) -> Result<()> {
         let repo = &self.source.repo;
-        // Written down before it is there, so that half of one is found.
-        self.note.worktree = Some(repo.worktree_path(&self.note.branch));
+        let path = repo.new_folder(&self.note.branch, &self.note.id)?;
+        // Written down before git makes it, so that half of one is found.
+        self.note.worktree = Some(path.clone());
         self.slip.write(&self.note)?;
-        let made = repo.add_worktree(&self.note.branch, &self.note.base)?;
-        self.task.directory = made.path;
+        let (item, branch, id) = (&self.note.item, &self.note.branch, &self.note.id);
+        repo.add_worktree(item, branch, id, (&path, &self.note.base))?;
+        self.task.directory = path;
         self.task.has_worktree = true;
         Ok(())
     }
 
-    /// Where it is worked on, if it has a worktree.
-    pub(super) fn worktree(&self) -> Option<Worktree> {
-        let path = self.note.worktree.clone()?;
-        Some(Worktree { path, branch: self.note.branch.clone() })
+    /// Where it is worked on, if it has a worktree that is still there.
+    pub(super) fn checkout(&self) -> Option<Checkout> {
+        self.note.worktree.as_ref().and_then(|_| self.source.repo.checkout(&self.note.id))
     }
 
     /// Releases a claim under which nothing was done.
@@ -332,6 +370,11 @@ impl GitClaim {
     pub(super) fn place(&self) -> &Place {
         &self.task.item.place
     }
+}
+
+/// Why an item cannot be had, and what was put away before that was known.
+fn with(leftovers: &[Leftover], why: String) -> String {
+    leftovers.iter().fold(why, |why, leftover| format!("{why}; {leftover}"))
 }
 
 impl Claim for GitClaim {

@@ -1,6 +1,5 @@
 //! How a claim ends: the work comes to main and the item moves, or the work is kept elsewhere.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sprag_core::entropy::{Entropy, OsEntropy};
@@ -8,22 +7,19 @@ use sprag_git::RefChange;
 use sprag_ledger::{Change, Concluded, New, Oid, RefName};
 
 use super::claim::GitClaim;
-use super::recover::Recover;
 use super::wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::{Place, State};
 use crate::name::ItemName;
 use crate::note::Note;
 use crate::repo::{Edit, Merged, Remote, branch_ref};
-use crate::task::{Finished, Outcome};
+use crate::task::{Finished, Leftover, Outcome};
 use crate::telemetry;
 
 /// How often the work is put on top of what others pushed meanwhile.
 const ATTEMPTS: u32 = 100;
 /// How often a remote is asked again that does not answer.
 const PATIENCE: u32 = 5;
-/// Where work is left that did not come to main.
-const UNFINISHED: &str = "unfinished/";
 
 /// What is to become of the item.
 #[derive(Clone, Debug)]
@@ -55,13 +51,14 @@ impl GitClaim {
     /// Brings the work to main, or keeps it and says where.
     fn land(mut self, goal: &Goal) -> Result<Finished> {
         let error = match self.try_land(goal) {
-            Ok(finished) => {
-                self.clean_up();
+            Ok(mut finished) => {
+                let merged: Vec<_> = finished.merged.iter().collect();
+                finished.leftovers = self.clean_up(&merged);
                 return Ok(finished);
             }
             Err(error) => error,
         };
-        let here = self.worktree().map(|worktree| worktree.path.display().to_string());
+        let here = self.checkout().map(|checkout| checkout.path.display().to_string());
         // Whoever made the claim stand by itself can try again; the claim stays.
         if self.guard.is_none() && error.kind() != ErrorKind::Lost {
             return Err(match here {
@@ -70,14 +67,18 @@ impl GitClaim {
             });
         }
         let name = self.task.item.name.clone();
+        let remote = self.source.repo.remote_name().to_owned();
         match self.let_go(error.kind() != ErrorKind::Lost) {
-            Ok(Finished { left_on: Some(branch), .. }) => {
-                let fetch = format!("git fetch origin {branch}");
+            Ok(Finished { left_on, leftovers, .. }) => {
+                let kept =
+                    |error: Error, leftover: &Leftover| error.fact("left", leftover.to_string());
+                let error = leftovers.iter().fold(error, kept);
+                let Some(branch) = left_on else { return Err(error) };
+                let fetch = format!("git fetch {} {branch}", remote);
                 Err(error
                     .fact("work", format!("kept on branch {branch}"))
                     .next("look at it", fetch))
             }
-            Ok(_) => Err(error),
             Err(_) => {
                 let error = match here {
                     Some(here) => error.fact("work", format!("kept in {here}")),
@@ -91,7 +92,8 @@ impl GitClaim {
     fn try_land(&mut self, goal: &Goal) -> Result<Finished> {
         let message = format!("work: {} - {}", self.note.branch, self.task.item.name);
         self.refuse_half_merge()?;
-        let saved = self.save(&message)?;
+        let saved = self.newest(self.save(&message)?)?;
+        self.refuse_unpushed_submodules(saved.as_ref())?;
         let mut upload: Option<Oid> = None;
         let mut tried: Option<Landing> = None;
         for attempt in 0..ATTEMPTS {
@@ -143,7 +145,8 @@ impl GitClaim {
         let Landing { commit, item, to } = landing;
         let commits = tip.map_or(0, |tip| self.source.repo.count(&self.note.base, tip));
         let from = self.place().clone();
-        Finished { item, from, to, commits, left_on: None, merged: Some(commit) }
+        let leftovers = Vec::new();
+        Finished { item, from, to, commits, left_on: None, merged: Some(commit), leftovers }
     }
 
     fn lost(&self, why: &str) -> Error {
@@ -156,22 +159,65 @@ impl GitClaim {
 
     /// Whoever merges by hand has to finish that first: there may be marks of conflicts in files.
     fn refuse_half_merge(&self) -> Result<()> {
-        let Some(worktree) = self.worktree() else { return Ok(()) };
-        if !self.source.repo.is_merging(&worktree.path) {
-            return Ok(());
-        }
-        let here = worktree.path.display();
-        Err(Error::new(ErrorKind::Conflict, format!("a merge in {here} is not finished"))
-            .next("finish it", format!("git -C {here} commit --all"))
-            .next("or give it up", format!("git -C {here} merge --abort")))
+        let Some(checkout) = self.checkout() else { return Ok(()) };
+        let Some(operation) = checkout.unfinished() else { return Ok(()) };
+        let here = checkout.path.display();
+        let finish = match operation {
+            "merge" => format!("git -C {here} commit --all"),
+            _ => format!("git -C {here} {operation} --continue"),
+        };
+        let message = format!("a {operation} in {here} is not finished");
+        Err(Error::new(ErrorKind::Conflict, message)
+            .next("finish it", finish)
+            .next("or give it up", format!("git -C {here} {operation} --abort")))
     }
 
-    /// Commits what is in the worktree; where it is then.
-    fn save(&self, message: &str) -> Result<Option<Oid>> {
-        match self.worktree() {
-            Some(worktree) => self.source.repo.save_worktree(&worktree.path, message),
-            None => Ok(None),
+    /// On main, a commit of a submodule that nobody else can fetch would be of no use.
+    fn refuse_unpushed_submodules(&self, tip: Option<&Oid>) -> Result<()> {
+        let (Some(checkout), Some(tip)) = (self.checkout(), tip) else { return Ok(()) };
+        let unpushed = self.source.repo.unpushed_submodules(&checkout, &self.note.base, tip)?;
+        let Some(first) = unpushed.first() else { return Ok(()) };
+        let (shown, inner) = (first.display(), checkout.path.join(first));
+        let message = format!("the repository {shown} has commits that none of its remotes has");
+        Err(Error::new(ErrorKind::Conflict, message)
+            .next("push them", format!("git -C {} push", inner.display())))
+    }
+
+    /// Commits what is in the worktree. Gives back where its HEAD is then, and where the claim's
+    /// branch is: a worker may have left it, or the worktree.
+    pub(super) fn save(&self, message: &str) -> Result<[Option<Oid>; 2]> {
+        if self.note.worktree.is_none() {
+            return Ok([None, None]);
         }
+        let repo = &self.source.repo;
+        let head = match self.checkout() {
+            Some(checkout) => repo.save(&checkout, message)?,
+            None => None,
+        };
+        let branch = repo.branch(&self.note.branch)?.map(|branch| branch.tip);
+        Ok([head, branch])
+    }
+
+    /// Of two commits the one that has the other in it.
+    fn newest(&self, tips: [Option<Oid>; 2]) -> Result<Option<Oid>> {
+        let (head, branch) = match tips {
+            [Some(head), Some(branch)] => (head, branch),
+            [head, branch] => return Ok(head.or(branch)),
+        };
+        let repo = &self.source.repo;
+        if repo.is_ancestor(&branch, &head)? {
+            return Ok(Some(head));
+        }
+        if repo.is_ancestor(&head, &branch)? {
+            return Ok(Some(branch));
+        }
+        let (here, name) = (self.task.directory.display(), &self.note.branch);
+        let message = format!("{here} is not on branch {name}, and both have commits of their own");
+        let error = Error::new(ErrorKind::Conflict, message);
+        if self.guard.is_some() {
+            return Err(error);
+        }
+        Err(error.next("bring them together", format!("git -C {here} merge {name}")))
     }
 
     /// The newest work: in the worktree, or what was pushed to the branch by hand.
@@ -407,7 +453,7 @@ impl GitClaim {
         Ok(wait(self.source.store.release_with(&lock, lease, along))?)
     }
 
-    fn branch_gone(&self, remote: &Remote) -> Option<Change> {
+    pub(super) fn branch_gone(&self, remote: &Remote) -> Option<Change> {
         let tip = remote.branches.get(&self.note.branch)?;
         let name = branch_ref(&self.note.branch)?;
         Some(Change { name, old: Some(tip.clone()), new: New::Nowhere })
@@ -426,84 +472,6 @@ impl GitClaim {
                 "allow it",
                 format!("pushes of this account to {main}, or merge the branch below"),
             )
-    }
-
-    /// Ends the claim without moving the item. What was done is left on a branch; what was pushed
-    /// by hand to the claim's branch as well, if that is `ours`.
-    fn let_go(mut self, ours: bool) -> Result<Finished> {
-        let message = format!("work: unfinished {} - {}", self.note.branch, self.task.item.name);
-        let saved = self.save(&message)?;
-        let remote = self.source.repo.look()?;
-        let left_on = self.leave(&remote, saved.as_ref(), ours)?;
-        let along = self.branch_gone(&remote).into_iter().collect();
-        let (lock, lease) = (self.task.item.name.lock(), self.note.lease);
-        let concluded = wait(self.source.store.release_with(&lock, lease, along))?;
-        match concluded {
-            Concluded::Done => {}
-            // Somebody pushed to the branch: it stays, as a claim made by hand.
-            Concluded::InTheWay(_) => {
-                drop(wait(self.source.store.release_with(&lock, lease, Vec::new()))?);
-            }
-            // Whoever was cut off for too long has its branch left. If somebody else has the item by
-            // now, it is theirs.
-            Concluded::Lost(_) => self.drop_branch(),
-        }
-        self.clean_up();
-        let (item, from) = (self.task.item.name.clone(), self.place().clone());
-        Ok(Finished { item, to: from.clone(), from, commits: 0, left_on, merged: None })
-    }
-
-    /// Takes the branch of a lost claim away, if the item is free. Otherwise that is for `recover`.
-    fn drop_branch(&self) {
-        let name = &self.task.item.name;
-        drop(self.source.store.part(&name.lock()));
-        let only = Recover { items: vec![name.to_string()], ..Recover::default() };
-        if let Err(error) = self.source.recover_expired(&only, &BTreeSet::new()) {
-            tracing::warn!(%error, item = %name, "the branch of the lost claim is left for `recover`");
-        }
-    }
-
-    /// Pushes what is not on main to a branch that is no claim; its name.
-    fn leave(&self, remote: &Remote, saved: Option<&Oid>, ours: bool) -> Result<Option<String>> {
-        let repo = &self.source.repo;
-        let mut left = None;
-        let pushed = remote.branches.get(&self.note.branch).filter(|_| ours);
-        if let Some(pushed) = pushed {
-            repo.fetch(pushed, &self.note.branch)?;
-        }
-        for (tip, mark) in [(saved, ""), (pushed, ".pushed")] {
-            let Some(tip) = tip else { continue };
-            let known = |other: &Oid| repo.is_ancestor(tip, other);
-            let safe = known(&remote.main)? || known(&self.note.base)?;
-            let again = !mark.is_empty() && saved.map(known).transpose()?.unwrap_or(false);
-            if safe || again {
-                continue;
-            }
-            let branch = format!("{UNFINISHED}{}.{}{mark}", self.note.branch, self.note.id);
-            let name = branch_ref(&branch).expect("a branch's name with digits behind it");
-            let change = RefChange { name, old: None, new: Some(tip.clone()), unique: true };
-            repo.push(&change)?;
-            left.get_or_insert(branch);
-        }
-        Ok(left)
-    }
-
-    /// Nothing of the claim is needed any more on this machine.
-    fn clean_up(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            // It is free; the client only has to learn that.
-            drop(guard);
-        }
-        if let Some(worktree) = self.worktree() {
-            let repo = &self.source.repo;
-            let head = repo.worktree_head(&worktree.path).ok().flatten();
-            let tip = head.unwrap_or_else(|| self.note.base.clone());
-            if let Err(error) = repo.remove_worktree(&worktree, &tip) {
-                tracing::warn!(%error, "the worktree is left for `recover`");
-                return;
-            }
-        }
-        self.slip.erase();
     }
 }
 

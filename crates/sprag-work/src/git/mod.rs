@@ -16,7 +16,9 @@ mod claim;
 mod finish;
 mod list;
 mod recover;
+mod release;
 mod stats;
+mod sweep;
 mod write;
 
 use std::path::Path;

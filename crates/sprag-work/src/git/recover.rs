@@ -7,10 +7,12 @@ use sprag_core::{AuditEntry, AuditKind, AuditQuery, HolderView};
 use sprag_git::RefChange;
 use sprag_ledger::{Change, Concluded, New, Oid, RefName};
 
+use super::sweep::Cleared;
 use super::{GitSource, wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ItemName;
-use crate::repo::{ClaimNote, Remote, Worktree, branch_ref};
+use crate::repo::{ClaimNote, Remote, branch_ref};
+use crate::task::Leftover;
 
 /// How often a claim is looked at anew that changed while it was being freed.
 const ATTEMPTS: usize = 5;
@@ -18,9 +20,10 @@ const ATTEMPTS: usize = 5;
 const RESCUE: &str = "refs/sprag/rescue/";
 /// How many entries of a lock's trail are looked at.
 const TRAIL: usize = 100;
+/// How it is known that a worker is dead with `--assume-dead`.
+const OPERATOR: &str = "an operator says so";
 /// What the reason begins with for which a claim is broken together with its branch.
 const RECOVERED: &str = "recovered: ";
-const UPLOADS: &str = "refs/sprag/uploads/";
 
 /// What is to be freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,14 +41,16 @@ pub struct Recover {
 pub struct Recovered {
     /// The item.
     pub item: ItemName,
-    /// Whose claim it was.
-    pub worker: String,
+    /// Whose claim it was, if that is known.
+    pub worker: Option<String>,
     /// How it is known that it is dead.
     pub signs: String,
     /// What was done about it.
     pub fate: Fate,
     /// Where commits were kept that are not on main.
     pub rescued: Vec<String>,
+    /// What was on this machine that no merge can bring to main.
+    pub leftovers: Vec<Leftover>,
 }
 
 /// What was done about a dead claim.
@@ -55,8 +60,10 @@ pub enum Fate {
     Freed,
     /// It would be, if it was not only asked.
     WouldFree,
-    /// The claim was over; what it left on this machine is gone.
+    /// The claim was over; what it left on this machine was put away.
     CleanedUp,
+    /// It would be, if it was not only asked.
+    WouldCleanUp,
     /// It changed meanwhile: somebody lives, or somebody else was faster.
     Changed,
 }
@@ -80,6 +87,8 @@ impl GitSource {
         let freed: BTreeSet<_> = freed.map(|one| one.item.clone()).collect();
         done.extend(self.recover_elsewhere(options, &known)?);
         done.extend(self.recover_expired(options, &freed)?);
+        done.extend(self.recover_forgotten(options)?);
+        done.extend(self.recover_branches(options)?);
         if !options.dry_run {
             self.sweep()?;
         }
@@ -105,15 +114,13 @@ impl GitSource {
                     self.free(&note.item, holder, Some(&note), signs, options)?
                 }
                 None => {
-                    let rescued =
-                        if options.dry_run { Vec::new() } else { self.clear_away(&note)? };
-                    Recovered {
-                        item: note.item.clone(),
-                        worker: self.holder.worker_id.clone(),
-                        signs: "its claim is over".to_owned(),
-                        fate: if options.dry_run { Fate::WouldFree } else { Fate::CleanedUp },
-                        rescued,
+                    let over = "its claim is over";
+                    let mut recovered = Recovered::new(&note.item, note.worker.clone(), over);
+                    recovered.fate = Fate::WouldCleanUp;
+                    if !options.dry_run {
+                        recovered.put_away(self.clear_away(&note)?);
                     }
+                    recovered
                 }
             };
             let over = matches!(recovered.fate, Fate::Freed | Fate::CleanedUp);
@@ -147,7 +154,7 @@ impl GitSource {
             let note = slip.read().filter(|note: &ClaimNote| note.is_about(&holder.holder));
             let signs = match stale {
                 true => format!("silent for {silent}s (limit {}s)", holder.ttl.as_secs()),
-                false => "an operator says so".to_owned(),
+                false => OPERATOR.to_owned(),
             };
             let recovered = self.free(&item, holder, note.as_ref(), &signs, options)?;
             let over = recovered.fate == Fate::Freed;
@@ -169,18 +176,24 @@ impl GitSource {
         let mut done = Vec::new();
         for branch in remote.branches.keys() {
             for item in self.flow.claims_of(branch) {
-                let free = !locks.contains_key(&item) && !known.contains(&item);
-                if !free || !options.is_about(&item) {
+                let told = options.dry_run && known.contains(&item);
+                if locks.contains_key(&item) || told || !options.is_about(&item) {
                     continue;
                 }
-                let Some(worker) = self.last_claim(&item, branch)? else { continue };
-                let signs = "its time was over".to_owned();
-                let (rescued, fate) = if options.dry_run {
-                    (Vec::new(), Fate::WouldFree)
-                } else {
-                    self.delete_expired(&item, branch, &remote)?
+                // A branch that was pushed by hand is a claim until an operator says otherwise.
+                let worker = self.last_claim(&item, branch)?;
+                let signs = match &worker {
+                    Some(_) => "its time was over".to_owned(),
+                    None if options.assume_dead => format!("branch {branch} by hand, {OPERATOR}"),
+                    None => continue,
                 };
-                done.push(Recovered { item, worker, signs, fate, rescued });
+                let mut recovered = Recovered::new(&item, worker, &signs);
+                recovered.fate = Fate::WouldFree;
+                if !options.dry_run {
+                    (recovered.rescued, recovered.fate) =
+                        self.delete_expired(&item, branch, &remote)?;
+                }
+                done.push(recovered);
             }
         }
         Ok(done)
@@ -248,22 +261,15 @@ impl GitSource {
         signs: &str,
         options: &Recover,
     ) -> Result<Recovered> {
-        let worker = holder.holder.worker_id.clone();
-        let signs = signs.to_owned();
-        let mut recovered = Recovered {
-            item: item.clone(),
-            worker,
-            signs,
-            fate: Fate::Changed,
-            rescued: Vec::new(),
-        };
+        let worker = Some(holder.holder.worker_id.clone());
+        let mut recovered = Recovered::new(item, worker, signs);
         let reason = holder.holder.reason.as_deref().unwrap_or_default();
         let branch = reason.split(" (claim ").next().unwrap_or_default();
-        let saved = match note.and_then(|note| note.worktree.as_ref()) {
-            Some(path) if !options.dry_run => {
-                self.repo.save_worktree(path, &format!("work: rescued {branch} - {item}"))?
-            }
-            _ => None,
+        let checkout = note.and_then(|note| self.repo.checkout(&note.id));
+        let has_worktree = note.is_some_and(|note| note.worktree.is_some());
+        let local = match options.dry_run {
+            false => self.local_tips(item, branch, checkout.as_ref(), has_worktree)?,
+            true => [None, None],
         };
         for _ in 0..ATTEMPTS {
             let remote = self.repo.look()?;
@@ -272,7 +278,9 @@ impl GitSource {
                 recovered.fate = Fate::WouldFree;
                 return Ok(recovered);
             }
-            recovered.rescued = self.rescue(item, &remote, &[saved.as_ref(), tip], branch)?;
+            let [head, mine] = &local;
+            let tips = [head.as_ref(), mine.as_ref(), tip];
+            recovered.rescued = self.rescue(item, &remote, &tips, branch)?;
             let gone = tip.zip(branch_ref(branch)).map(|(tip, name)| Change {
                 name,
                 old: Some(tip.clone()),
@@ -288,8 +296,10 @@ impl GitSource {
             match wait(self.store.evict_with(&eviction, along))? {
                 Concluded::Done => {
                     recovered.fate = Fate::Freed;
-                    if let Some(note) = note {
-                        self.remove_leftovers(note)?;
+                    if has_worktree {
+                        let safe: Vec<_> = tips.into_iter().flatten().collect();
+                        recovered.leftovers =
+                            self.put_away(note, branch, checkout.as_ref(), &safe)?;
                     }
                     return Ok(recovered);
                 }
@@ -302,7 +312,7 @@ impl GitSource {
     }
 
     /// Keeps commits that are not on main; where.
-    fn rescue(
+    pub(super) fn rescue(
         &self,
         item: &ItemName,
         remote: &Remote,
@@ -333,107 +343,28 @@ impl GitSource {
         }
         Ok(kept)
     }
+}
 
-    /// Takes away what a claim that is over left on this machine; where its work is kept.
-    pub(super) fn clear_away(&self, note: &ClaimNote) -> Result<Vec<String>> {
-        let mut rescued = Vec::new();
-        if let Some(path) = &note.worktree {
-            let message = format!("work: rescued {} - {}", note.branch, note.item);
-            let saved = self.repo.save_worktree(path, &message)?;
-            let remote = self.repo.look()?;
-            rescued = self.rescue(&note.item, &remote, &[saved.as_ref()], &note.branch)?;
+impl Recovered {
+    pub(super) fn new(item: &ItemName, worker: Option<String>, signs: &str) -> Self {
+        Self {
+            item: item.clone(),
+            worker,
+            signs: signs.to_owned(),
+            fate: Fate::Changed,
+            rescued: Vec::new(),
+            leftovers: Vec::new(),
         }
-        self.remove_leftovers(note)?;
-        Ok(rescued)
     }
 
-    fn remove_leftovers(&self, note: &ClaimNote) -> Result<()> {
-        if let Some(path) = &note.worktree {
-            let head = self.repo.worktree_head(path)?.unwrap_or_else(|| note.base.clone());
-            let worktree = Worktree { path: path.clone(), branch: note.branch.clone() };
-            self.repo.remove_worktree(&worktree, &head)?;
-        }
-        Ok(())
-    }
-
-    /// Removes what nobody needs any more: uploads and sessions of the dead, files of processes that
-    /// are gone, worktrees that nobody has written down.
-    fn sweep(&self) -> Result<()> {
-        let ledger = self.store.ledger();
-        let uploads = ledger.list(UPLOADS)?;
-        if !uploads.is_empty() {
-            // Read after the uploads: a claim that is not there now has none that is needed.
-            let alive: BTreeSet<String> = self
-                .locks()?
-                .values()
-                .flat_map(|lock| &lock.holders)
-                .filter_map(|holder| holder.holder.reason.clone())
-                .collect();
-            for (name, tip) in uploads {
-                let id = name.as_str().strip_prefix(UPLOADS).unwrap_or_default().to_owned();
-                let mark = format!("(claim {id})");
-                if !alive.iter().any(|reason| reason.ends_with(&mark)) {
-                    let change = RefChange { name, old: Some(tip), new: None, unique: true };
-                    drop(self.repo.push(&change));
-                }
-            }
-        }
-        self.sweep_worktrees()?;
-        self.sweep_branches()?;
-        self.repo.desk().tidy()?;
-        wait(self.store.tidy(self.run_ttl))?;
-        Ok(())
-    }
-
-    /// Local branches of claims that are over, with nothing on them that is not on main.
-    fn sweep_branches(&self) -> Result<()> {
-        let mut remote = None;
-        for (branch, tip) in self.repo.idle_branches()? {
-            let Some(item) = self.flow.claims_of(&branch).next() else { continue };
-            let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
-            if slip.read::<ClaimNote>().is_some() {
-                continue;
-            }
-            let seen = match remote.take() {
-                Some(seen) => seen,
-                None => self.repo.look()?,
-            };
-            let claimed = seen.branches.contains_key(&branch);
-            if !claimed && self.repo.is_ancestor(&tip, &seen.main)? {
-                self.repo.delete_branch(&branch, &tip)?;
-            }
-            slip.remove();
-            remote = Some(seen);
-        }
-        Ok(())
-    }
-
-    /// Worktrees in our folder that no claim of this clone knows.
-    fn sweep_worktrees(&self) -> Result<()> {
-        for worktree in self.repo.worktrees()? {
-            let Some(item) = self.flow.claims_of(&worktree.branch).next() else { continue };
-            if !self.repo.is_own_worktree(&worktree) {
-                continue;
-            }
-            let Some(mut slip) = self.repo.desk().slip(&item)? else { continue };
-            if slip.read::<ClaimNote>().is_some() {
-                continue;
-            }
-            let message = format!("work: rescued {} - {item}", worktree.branch);
-            let saved = self.repo.save_worktree(&worktree.path, &message)?;
-            let remote = self.repo.look()?;
-            self.rescue(&item, &remote, &[saved.as_ref()], &worktree.branch)?;
-            if let Some(head) = saved {
-                self.repo.remove_worktree(&worktree, &head)?;
-            }
-            slip.remove();
-        }
-        Ok(())
+    pub(super) fn put_away(&mut self, cleared: Cleared) {
+        self.fate = Fate::CleanedUp;
+        (self.rescued, self.leftovers) = (cleared.rescued, cleared.leftovers);
     }
 }
 
 impl Recover {
-    fn is_about(&self, item: &ItemName) -> bool {
+    pub(super) fn is_about(&self, item: &ItemName) -> bool {
         let named = |name: &String| {
             name == item.as_str() || item.split_stamp().is_some_and(|(front, _)| front == name)
         };

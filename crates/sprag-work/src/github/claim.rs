@@ -163,6 +163,7 @@ impl GitHubSource {
             has_worktree: false,
             folder: None,
             issue: Some(about),
+            leftovers: Vec::new(),
         })
     }
 
@@ -184,7 +185,7 @@ impl GitHubSource {
         let (lease, fence) = (LeaseId::from_u128(0), Fence::ZERO);
         let mut note = Note { item: item.name.clone(), lease, fence, detached: false };
         slip.write(&note)?;
-        let guard = match self.acquire(number) {
+        let guard = match self.acquire(number, how) {
             Ok(guard) => guard,
             Err(error) if error.is_held() || error.is_timeout() => {
                 slip.remove();
@@ -234,10 +235,14 @@ impl GitHubSource {
         Ok(None)
     }
 
-    fn acquire(&self, number: u64) -> sprag_core::Result<LockGuard> {
+    fn acquire(&self, number: u64, how: &How) -> sprag_core::Result<LockGuard> {
         let request = self.inner.client.lock(format!("issue-{number}").as_str());
         let steal = Strategy::StealStale { after: Duration::ZERO };
-        let request = request.ttl(self.inner.spans.run_ttl).strategy(steal).no_wait().own_party();
+        let request = request
+            .ttl(how.first_ttl(self.inner.spans.run_ttl))
+            .strategy(steal)
+            .no_wait()
+            .own_party();
         self.wait(request.holder(self.inner.holder.clone()).acquire())
     }
 

@@ -45,7 +45,8 @@ impl GitHubClaim {
             self.source.known().finished.insert(self.number, now());
         }
         let item = self.task.item.name.clone();
-        Ok(Finished { item, from, to, commits: 0, left_on: None, merged: None })
+        let leftovers = Vec::new();
+        Ok(Finished { item, from, to, commits: 0, left_on: None, merged: None, leftovers })
     }
 
     /// Whoever has lost its claim changes nothing.

@@ -40,6 +40,9 @@ pub(crate) struct ClaimNote {
     pub(crate) worktree: Option<PathBuf>,
     /// Whether the claim outlives the process that made it.
     pub(crate) detached: bool,
+    /// Whose claim it is, for people.
+    #[serde(default)]
+    pub(crate) worker: Option<String>,
 }
 
 /// A claim's file. Whoever works under the claim has it locked; the lock ends with the process and

@@ -2,8 +2,12 @@
 //! branch that is checked out.
 
 mod ages;
+mod branch;
 mod desk;
+mod leftovers;
+mod save;
 mod tree;
+mod undone;
 mod worktree;
 
 use std::collections::BTreeMap;
@@ -19,12 +23,13 @@ use sprag_git::{Git, GitError, Pushed, RefChange, Trouble, Version};
 use sprag_ledger::{Oid, RefName};
 
 pub(crate) use self::ages::Ages;
+pub(crate) use self::branch::{Branch, UNFINISHED};
 pub(crate) use self::desk::{ClaimNote, Desk, Slip};
 pub(crate) use self::tree::{Edit, Merged};
-pub(crate) use self::worktree::Worktree;
+pub(crate) use self::worktree::Checkout;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::flow::Rules;
+use crate::flow::{Ignored, Rules};
 
 /// The first git that merges without a checkout.
 const MERGES: Version = Version { major: 2, minor: 38, patch: 0 };
@@ -47,6 +52,8 @@ pub struct Repo {
     top: PathBuf,
     /// Where its worktrees are made.
     worktrees: PathBuf,
+    /// What becomes of ignored files in them.
+    ignored: Ignored,
     remote: String,
     main: String,
     /// Who commits, where the user has not said so.
@@ -75,6 +82,8 @@ impl Repo {
     pub fn discover(directory: &Path, rules: &Rules) -> Result<Self> {
         // Nothing is tidied up while others work; no question is asked.
         let git = Git::new().directory(directory).env("GIT_OPTIONAL_LOCKS", "0");
+        // What is safe on the remote is asked of the true history, not of one with replacements.
+        let git = git.env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_GRAFT_FILE", "/dev/null");
         let version = git.version().map_err(|error| repository(&error))?;
         if version < MERGES {
             let message = format!("git {version} is too old for work items");
@@ -105,7 +114,8 @@ impl Repo {
         let git = git.directory(&top);
         let identity = identity(&git)?;
         let (seen, url) = (Arc::default(), Arc::default());
-        Ok(Self { git, common, top, worktrees, remote, main, identity, seen, url })
+        let ignored = rules.ignored.unwrap_or_default();
+        Ok(Self { git, common, top, worktrees, ignored, remote, main, identity, seen, url })
     }
 
     /// The directory that all its worktrees share.
@@ -424,9 +434,14 @@ fn default_branch(git: &Git, remote: &str) -> Result<String> {
     Ok(head.unwrap_or("main").to_owned())
 }
 
-/// What makes git commit as somebody, where the user has not said who he is.
+/// What makes git commit as somebody, where the user has not said so.
 fn identity(git: &Git) -> Result<Vec<String>> {
-    let known = git.run(["config", "user.email"]).map_err(|error| repository(&error))?;
-    let texts = ["-c", "user.name=sprag", "-c", "user.email=sprag@localhost"];
-    Ok(if known.is_ok() { Vec::new() } else { texts.map(str::to_owned).to_vec() })
+    let mut texts = Vec::new();
+    for (key, text) in [("user.name", "sprag"), ("user.email", "sprag@localhost")] {
+        let known = git.run(["config", key]).map_err(|error| repository(&error))?;
+        if !known.is_ok() || known.text().trim().is_empty() {
+            texts.extend(["-c".to_owned(), format!("{key}={text}")]);
+        }
+    }
+    Ok(texts)
 }

@@ -173,13 +173,13 @@ fn odd(command: &str, said: &str) -> Error {
 }
 
 /// An index of our own, that is gone when it is not needed any more.
-struct TemporaryIndex {
-    path: PathBuf,
+pub(super) struct TemporaryIndex {
+    pub(super) path: PathBuf,
     git: Git,
 }
 
 impl TemporaryIndex {
-    fn new(repo: &Repo) -> Result<Self> {
+    pub(super) fn new(repo: &Repo) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = repo.desk().temporary()?;

@@ -38,7 +38,7 @@ fn who_was_counted_as_dead_finds_out_before_it_can_push_over_its_successor() {
     assert_eq!(other.recover(&all).unwrap_err().kind(), ErrorKind::Input);
     let one = Recover { assume_dead: true, items: vec!["x".into()], dry_run: false };
     let freed = other.recover(&one).unwrap();
-    assert_eq!((freed[0].fate.clone(), freed[0].worker.as_str()), (Fate::Freed, "agent-1"));
+    assert_eq!((freed[0].fate.clone(), freed[0].worker.as_deref()), (Fate::Freed, Some("agent-1")));
     assert_eq!(world.refs().iter().filter(|name| name.starts_with("refs/heads/")).count(), 1);
     let again = other.claim_named("x", &How::default()).unwrap();
     assert!(again.task().fence > claim.task().fence);
@@ -86,8 +86,10 @@ fn a_claim_without_a_process_ends_with_its_time() {
     place_item(&clone, "bugs/readyfortesting/x-00000001");
     {
         let source = world.source(&clone, "agent-1");
-        let claim = Box::new(source.claim_named("x", &How::default()).unwrap());
-        claim.keep(Duration::from_secs(2)).unwrap();
+        let ttl = Duration::from_secs(2);
+        let how = How { ttl: Some(ttl), ..How::default() };
+        let claim = Box::new(source.claim_named("x", &how).unwrap());
+        claim.keep(ttl).unwrap();
     }
     let other = world.clone_named("b");
     let source = world.source(&other, "agent-2");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use sprag_work::{CLAIM_TTL, How, Task};
 
-use super::{Outcome, open, span};
+use super::{Outcome, leftovers, open, say_leftovers, span};
 use crate::args::work::Claim;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -14,9 +14,9 @@ use crate::failure::Failure;
 /// Claims an item and leaves it claimed.
 pub(super) fn claim(args: &Claim, context: &Context) -> Outcome {
     let source = open(context)?;
-    let how = How { worktree: args.worktree, ..How::default() };
-    let claim = source.claim_named(&args.item, &how)?;
     let ttl = kept_for(args.ttl, context)?;
+    let how = How { worktree: args.worktree, ttl: Some(ttl), ..How::default() };
+    let claim = source.claim_named(&args.item, &how)?;
     let task = claim.keep(ttl)?;
     say(&task, context);
     Ok(Exit::OK)
@@ -44,9 +44,11 @@ pub(super) fn say(task: &Task, context: &Context) {
             "path": task.path().map(|path| path.display().to_string()),
             "issue": task.issue.as_ref().map(|issue| issue.number),
             "title": task.issue.as_ref().map(|issue| issue.title.as_str()),
+            "leftovers": leftovers(&task.leftovers),
         }));
         return;
     }
+    say_leftovers(&task.leftovers, context);
     context.output.line(&text(task));
     if task.has_worktree {
         context.output.line(&format!("worktree {}", task.directory.display()));

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sprag_work::{
-    Claim, ErrorKind, Finished, GitHubSource, GitSource, Items, Outcome as Result_, Place, Spans,
+    Claim, ErrorKind, Finished, GitHubSource, GitSource, Items, Leftover, Outcome as Result_,
+    Place, Spans,
 };
 
 use super::Outcome;
@@ -128,6 +129,7 @@ fn say(finished: &Finished, context: &Context) {
         context.output.answer(to_json(finished));
         return;
     }
+    say_leftovers(&finished.leftovers, context);
     if from == to {
         let left = left_on.as_ref().map(|branch| format!(", its work is on branch {branch}"));
         context.output.line(&format!("released {item} in {from}{}", left.unwrap_or_default()));
@@ -141,6 +143,17 @@ fn say(finished: &Finished, context: &Context) {
     context.output.line(&format!("done {item}: {from} -> {to}{with}"));
 }
 
+/// Says what a worker left on this machine, and where it is.
+fn say_leftovers(leftovers: &[Leftover], context: &Context) {
+    for leftover in leftovers {
+        context.output.note(&leftover.to_string());
+    }
+}
+
+fn leftovers(leftovers: &[Leftover]) -> Value {
+    leftovers.iter().map(|one| json!({"what": one.what, "kept_in": one.kept_in})).collect()
+}
+
 fn to_json(finished: &Finished) -> Value {
     let place = |place: &Place| json!({"state": place.state.as_str(), "category": place.category});
     json!({
@@ -151,6 +164,7 @@ fn to_json(finished: &Finished) -> Value {
         "commits": finished.commits,
         "left_on": finished.left_on,
         "merged": finished.merged.as_ref().map(ToString::to_string),
+        "leftovers": leftovers(&finished.leftovers),
     })
 }
 

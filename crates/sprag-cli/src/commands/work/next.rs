@@ -5,7 +5,7 @@ use std::time::Duration;
 use sprag_work::{Claim, ErrorKind, How, ItemName, Items, Outcome as Goal, Skipped, Wanted};
 
 use super::claim::{kept_for, say as say_claimed, text};
-use super::{Outcome, open, say};
+use super::{Outcome, open, say, say_leftovers};
 use crate::args::work::{Next, Taking};
 use crate::code::Code;
 use crate::context::Context;
@@ -43,10 +43,12 @@ fn wanted(taking: &Taking, source: &dyn Items) -> Result<Wanted, Failure> {
 
 /// Claims the next item and leaves it claimed.
 fn keep(source: &dyn Items, wanted: &Wanted, how: &How, context: &Context) -> Outcome {
-    let (claim, skipped) = sprag_work::next(source, wanted, how)?;
+    let ttl = kept_for(None, context)?;
+    let how = How { ttl: Some(ttl), ..how.clone() };
+    let (claim, skipped) = sprag_work::next(source, wanted, &how)?;
     say_skipped(&skipped, context);
     let Some(claim) = claim else { return Err(nothing()) };
-    say_claimed(&claim.keep(kept_for(None, context)?)?, context);
+    say_claimed(&claim.keep(ttl)?, context);
     Ok(Exit::OK)
 }
 
@@ -151,6 +153,7 @@ impl Turns<'_> {
     /// Runs the command on an item, and lets go of it.
     fn work(&self, claim: Box<dyn Claim>) -> Result<(Turn, Moved), Failure> {
         let task = claim.task().clone();
+        say_leftovers(&task.leftovers, self.context);
         self.context.output.note(&text(&task));
         let holder = identity::holder(&self.context.settings).worker_id;
         let ran = match claim.guard() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sprag_work::{Fate, Recover as Options, Recovered};
 
-use super::{Outcome, open_git};
+use super::{Outcome, leftovers, open_git};
 use crate::args::work::Recover;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -31,18 +31,24 @@ pub(super) fn recover(args: &Recover, context: &Context) -> Outcome {
 }
 
 fn text(one: &Recovered) -> String {
-    let Recovered { item, worker, signs, fate, rescued } = one;
+    let Recovered { item, worker, signs, fate, rescued, leftovers } = one;
     let did = match fate {
         Fate::Freed => "freed",
         Fate::WouldFree => "would free",
         Fate::CleanedUp => "cleaned up after",
+        Fate::WouldCleanUp => "would clean up after",
         Fate::Changed => "left alone, it changed meanwhile:",
     };
     let kept = match &rescued[..] {
         [] => String::new(),
         kept => format!(", its commits are kept in {}", kept.join(" and ")),
     };
-    format!("{did} {item}: owner {worker}, {signs}{kept}")
+    let owner = worker.as_ref().map(|worker| format!("owner {worker}, ")).unwrap_or_default();
+    let mut text = format!("{did} {item}: {owner}{signs}{kept}");
+    for leftover in leftovers {
+        text.push_str(&format!("\n  {leftover}"));
+    }
+    text
 }
 
 fn to_json(one: &Recovered) -> Value {
@@ -50,6 +56,7 @@ fn to_json(one: &Recovered) -> Value {
         Fate::Freed => "freed",
         Fate::WouldFree => "would_free",
         Fate::CleanedUp => "cleaned_up",
+        Fate::WouldCleanUp => "would_clean_up",
         Fate::Changed => "changed",
     };
     json!({
@@ -58,5 +65,6 @@ fn to_json(one: &Recovered) -> Value {
         "signs": one.signs,
         "fate": fate,
         "rescued": one.rescued,
+        "leftovers": leftovers(&one.leftovers),
     })
 }
