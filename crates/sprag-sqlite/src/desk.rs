@@ -53,11 +53,13 @@ pub(crate) struct Work {
     pub(crate) commands: Vec<(LockName, Command)>,
     /// Entries for the audit trail that only the client could write.
     pub(crate) notes: Vec<AuditEntry>,
+    /// Whether all of its leases only wait for a lock.
+    pub(crate) waits: bool,
 }
 
 impl Work {
     pub(crate) fn of(commands: Vec<(LockName, Command)>) -> Self {
-        Self { commands, notes: Vec::new() }
+        Self { commands, ..Self::default() }
     }
 
     /// Whether it only keeps what is held or waited for.
@@ -68,7 +70,8 @@ impl Work {
 
     /// Whether somebody only wants a lock, and nobody waits for what this would change.
     pub(crate) fn is_wish(&self) -> bool {
-        self.commands.iter().all(|(_, command)| matches!(command, Command::Acquire(_)))
+        let wants = |command: &Command| matches!(command, Command::Acquire(_));
+        self.waits || self.commands.iter().all(|(_, command)| wants(command))
     }
 }
 

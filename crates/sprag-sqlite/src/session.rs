@@ -81,6 +81,11 @@ impl Session {
         other != self.id && is_dead(&self.directory.join(other.to_string()))
     }
 
+    /// What can be seen of another session.
+    pub(crate) fn presence(&self, other: SessionId) -> Presence {
+        presence(&self.directory.join(other.to_string()))
+    }
+
     /// Ends the session: all that it holds or waits for is free, also when the disk is full.
     pub(crate) fn end(&self) {
         // A forked child shares the file lock with its parent and must leave it alone.
@@ -97,24 +102,41 @@ impl Session {
     }
 }
 
+/// What can be seen of a session.
+#[derive(Debug)]
+pub(crate) enum Presence {
+    /// Its file is locked.
+    Alive(File),
+    /// It is gone for good.
+    Dead,
+    /// Its file cannot be opened or asked for its lock.
+    Unknown,
+}
+
 /// Whether the owner of the session file at `path` is gone.
 fn is_dead(path: &Path) -> bool {
+    matches!(presence(path), Presence::Dead)
+}
+
+fn presence(path: &Path) -> Presence {
     // A queue of bytes that somebody put there must not hold us up.
     let flags = without_links() | OFlags::NONBLOCK.bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) => return error.kind() == io::ErrorKind::NotFound,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Presence::Dead,
+        Err(_) => return Presence::Unknown,
     };
     // Shared: two that look at the same time must not take each other for the owner.
     match file.try_lock_shared() {
         Ok(()) => {
-            // Nobody can own it again, so whoever sees this may remove it. The lock goes with
-            // the handle; until then the answer to others is "free" or "missing": dead.
+            // Nobody can own it again, so every process that sees this may remove it. The lock goes
+            // with the handle; until then the answer to others is "free" or "missing": dead.
             remove(&path.with_extension("sock"));
             remove(path);
-            true
+            Presence::Dead
         }
-        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
+        Err(TryLockError::WouldBlock) => Presence::Alive(file),
+        Err(TryLockError::Error(_)) => Presence::Unknown,
     }
 }
 

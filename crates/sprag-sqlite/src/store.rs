@@ -209,9 +209,13 @@ impl Store for SqliteStore {
                 settled => settled?,
             }
         }
+        // The places of a crowd are renewed behind what is held, also by other processes.
+        let wakeups = &self.inner.shared.wakeups;
+        let waits = leases.iter().all(|renewal| wakeups.place_of(renewal.lease).is_some());
         for chunk in leases.chunks(RENEWED_AT_ONCE) {
             let commands = chunk.iter().map(|r| (r.name.clone(), Command::renew(r, session)));
-            let answers = self.run(Operation::Renew, Work::of(commands.collect())).await?;
+            let work = Work { waits, ..Work::of(commands.collect()) };
+            let answers = self.run(Operation::Renew, work).await?;
             renewed.extend(chunk.iter().zip(answers).map(|(renewal, answer)| match answer {
                 Ok(Answer { applied, .. }) => {
                     applied.outcome.into_renewed(&applied.record, renewal)
@@ -253,9 +257,15 @@ impl Store for SqliteStore {
         let ended = predecessor.into_iter().chain([lease]);
         let commands = ended.map(|lease| (name.clone(), Command::Release { lease })).collect();
         let answer = self.run_last(Operation::Release, name, commands).await?;
+        let last = answer.applied.record.fence;
         Ok(match answer.applied.outcome {
-            // Our heir was faster, and has written it for us.
-            Outcome::Gone(Loss::Released) if heir.is_some() => Released::Freed,
+            // Our heir was faster, and has written it for us. The record remembers the last few that
+            // were released; in a crowd more than that may have come and gone by now.
+            Outcome::Gone(Loss::Released | Loss::StateLost)
+                if heir.is_some_and(|heir| heir.fence <= last) =>
+            {
+                Released::Freed
+            }
             outcome => outcome.into_released(),
         })
     }

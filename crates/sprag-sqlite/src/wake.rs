@@ -13,17 +13,14 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::inotify::Reader;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use sprag_core::evictions::{EvictionFeed, Evictions};
 use sprag_core::mailbox::Mailboxes;
 use sprag_core::record::{Event, EventKind, Record};
@@ -35,7 +32,7 @@ use crate::leases::{Leases, Tenure};
 use crate::message::{LONGEST, Message};
 use crate::queue::Place;
 use crate::session::Session;
-use crate::watch::Watches;
+use crate::watch::{Ended, Watches};
 
 /// The longest path that fits into a socket address.
 const MAX_SOCKET_PATH: usize = 107;
@@ -202,7 +199,7 @@ impl Wakeups {
 
     /// Watches the processes whose death would let `lease` move on.
     pub(crate) fn watch(&self, record: &Record, before: &[SessionId], lease: LeaseId) {
-        if self.hub.watches.watch(record, before, lease) {
+        if self.hub.watches.watch(record, before, lease, || ended(&self.hub)) {
             self.hub.mailboxes.notify(lease);
         }
     }
@@ -225,6 +222,15 @@ impl Wakeups {
         }
         self.hub.nudge();
     }
+}
+
+/// What a thread does when the session that it watches has ended. It may outlive the store.
+fn ended(hub: &Arc<Hub>) -> Ended {
+    let hub = Arc::downgrade(hub);
+    Box::new(move |session| {
+        let Some(hub) = hub.upgrade() else { return };
+        hub.watches.ended(session).into_iter().for_each(|lease| hub.mailboxes.notify(lease));
+    })
 }
 
 impl Hub {
@@ -297,47 +303,27 @@ impl Hub {
         }
     }
 
-    /// The thread: sleeps until a datagram comes or a watched process ends.
+    /// The thread: sleeps until a datagram comes.
     fn receive(&self, receiver: &UnixDatagram) {
-        let mut buffer = [MaybeUninit::uninit(); 1024];
-        let (_, mut patience) = self.watches.examine();
         while !self.stopped.load(Ordering::Acquire) {
             let events = if self.attends() { PollFlags::IN } else { PollFlags::empty() };
             let mut sources =
-                vec![PollFd::new(receiver, events), PollFd::new(&self.nudge, PollFlags::IN)];
-            sources.extend(
-                self.watches.source().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-            );
-            let timeout = patience.and_then(|pause: Duration| Timespec::try_from(pause).ok());
-            match poll(&mut sources, timeout.as_ref()) {
+                [PollFd::new(receiver, events), PollFd::new(&self.nudge, PollFlags::IN)];
+            match poll(&mut sources, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!(%error, "the wake-up thread ends; timers take over");
                     return;
                 }
             }
-            // Who was woken wants this core: nothing is asked that was not reported.
-            let reported =
-                |source: Option<&PollFd<'_>>| source.is_some_and(|s| !s.revents().is_empty());
-            let [woken, nudged, ended] = [0, 1, 2].map(|index| reported(sources.get(index)));
+            // The waiter that was woken wants this core: nothing is read that was not reported.
+            let [woken, nudged] = sources.map(|source| !source.revents().is_empty());
             if nudged && let Err(error) = rustix::io::read(&self.nudge, &mut [0; 8]) {
                 tracing::trace!(%error, "the nudge of the wake-up thread is gone");
             }
             if woken {
                 self.read_datagrams(receiver);
             }
-            if (woken || nudged) && !ended && patience.is_none() {
-                continue;
-            }
-            if let Some(source) = self.watches.source() {
-                let mut events = Reader::new(source.as_fd(), &mut buffer);
-                while let Ok(event) = events.next() {
-                    self.watches.suspect(event.wd());
-                }
-            }
-            let (released, pause) = self.watches.examine();
-            released.into_iter().for_each(|lease| self.mailboxes.notify(lease));
-            patience = pause;
         }
     }
 

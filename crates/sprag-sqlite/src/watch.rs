@@ -1,35 +1,38 @@
 //! [`Watches`]: sees the end of the processes that our waiters wait for.
 //!
-//! Each waiter watches the one before it in the queue, and the first one watches the holders.
-//! Whoever dies, exactly the next in line is told, within milliseconds and without polling: the
-//! kernel reports the close of the dead process's session file. A waiter whose predecessor left
-//! the queue alive keeps watching the wrong one until it asks again, by its timer.
+//! Each waiter watches the one before it in the queue, and the first one watches the holders. When
+//! one of them dies, exactly the next in line is told, within milliseconds and without polling: a
+//! thread waits for the file lock of the session, which the kernel gives to it at that moment. A
+//! waiter whose predecessor left the queue alive keeps watching the wrong one until it asks again, by
+//! its timer.
+//!
+//! The kernel's reports about files are not used for this: a user may have 128 sources of them, and
+//! a crowd of waiting processes would take them all.
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use sprag_core::record::Record;
 use sprag_core::{LeaseId, SessionId};
 
-use crate::session::Session;
+use crate::session::{Presence, Session};
 
-/// How many processes are watched; beyond them the timers of the waiters do it.
-const MAX_WATCHED: usize = 1024;
-/// The close is reported just before the lock is dropped; so it is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// How often it is looked at again: a file may also be closed by a guardian's twin.
-const MAX_LOOKS: u32 = 20;
-/// How often all are looked at where the kernel does not report.
-const WITHOUT_REPORTS: Duration = Duration::from_millis(50);
+/// How many threads of this process watch at most. They are rarely more than a few: the waiters of
+/// one queue watch the one process before them. Beyond this the timers of the waiters do it.
+const MAX_THREADS: usize = 64;
+/// A thread that only waits needs hardly any.
+const STACK: usize = 64 << 10;
+
+/// How many threads there are. Over all stores of this process: a thread cannot be ended before the
+/// session that it watches.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub(crate) struct Watches {
     session: Arc<Session>,
-    /// Made when first needed; `None` inside where the user has no more inotify instances.
-    reports: OnceLock<Option<OwnedFd>>,
     state: Mutex<State>,
 }
 
@@ -37,70 +40,66 @@ pub(crate) struct Watches {
 struct State {
     /// What each waiter of this process waits for.
     waiting: HashMap<LeaseId, Vec<SessionId>>,
-    /// The watched sessions. They stay watched until they end: the next waiter is likely to wait
-    /// for the same processes.
-    watched: HashMap<SessionId, Watched>,
+    /// The sessions for which there is a thread. They stay watched until they end: the next waiter
+    /// is likely to wait for the same processes.
+    watched: HashSet<SessionId>,
 }
 
-#[derive(Debug, Default)]
-struct Watched {
-    /// The kernel's name for the watch.
-    report: Option<i32>,
-    /// How often it is still to be looked at.
-    looks: u32,
-}
+/// Told when a session has ended.
+pub(crate) type Ended = Box<dyn FnOnce(SessionId) + Send>;
 
 impl Watches {
     pub(crate) fn new(session: Arc<Session>) -> Self {
-        Self { session, reports: OnceLock::new(), state: Mutex::default() }
+        Self { session, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the reports come from.
-    pub(crate) fn source(&self) -> Option<BorrowedFd<'_>> {
-        let start = || init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-        self.reports.get_or_init(start).as_ref().map(AsFd::as_fd)
-    }
-
-    /// Watches who is in the way of `lease`: the nearest live one of the sessions `before` it in
+    /// Watches what is in the way of `lease`: the nearest live one of the sessions `before` it in
     /// the queue, else the holders. Returns whether one of these is gone already, so that asking
     /// again helps.
-    pub(crate) fn watch(&self, record: &Record, before: &[SessionId], lease: LeaseId) -> bool {
+    pub(crate) fn watch(
+        &self,
+        record: &Record,
+        before: &[SessionId],
+        lease: LeaseId,
+        ended: impl Fn() -> Ended,
+    ) -> bool {
         let mut state = self.lock();
         // Dead waiters stay in the queue until it is their turn, so they are passed over here.
-        if let Some(alive) = before.iter().find(|session| self.add(&mut state, **session)) {
+        let alive = before.iter().find(|session| self.add(&mut state, **session, &ended));
+        if let Some(alive) = alive {
             state.waiting.insert(lease, vec![*alive]);
             return false;
         }
         let others = record.holders.iter().filter(|hold| hold.lease != lease);
         let sessions: Vec<_> = others.filter_map(|hold| hold.session).collect();
         // The machine takes dead holders away, so asking again is not asked for ever.
-        let gone = sessions.iter().any(|session| !self.add(&mut state, *session));
+        let gone = sessions.iter().any(|session| !self.add(&mut state, *session, &ended));
         state.waiting.insert(lease, sessions);
         gone
     }
 
     /// Watches a session. Returns whether it is alive.
-    fn add(&self, state: &mut State, session: SessionId) -> bool {
+    fn add(&self, state: &mut State, session: SessionId, ended: impl Fn() -> Ended) -> bool {
         // Our own waiters see to themselves.
-        if session == self.session.id || state.watched.contains_key(&session) {
+        if session == self.session.id || state.watched.contains(&session) {
             return true;
         }
-        if state.watched.len() >= MAX_WATCHED {
-            return !self.session.is_dead(session);
+        match self.session.presence(session) {
+            Presence::Dead => false,
+            Presence::Unknown => true,
+            Presence::Alive(file) => {
+                match spawn(session, file, ended()) {
+                    Ok(started) if started => drop(state.watched.insert(session)),
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "a session is not watched"),
+                }
+                true
+            }
         }
-        let path = self.session.directory.join(session.to_string());
-        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE_SELF | WatchFlags::ATTRIB;
-        let report = self.source().and_then(|reports| add_watch(reports, &path, flags).ok());
-        // Watched first, examined second: an end in between is seen by one of the two.
-        if self.session.is_dead(session) {
-            return false;
-        }
-        state.watched.insert(session, Watched { report, looks: 0 });
-        true
     }
 
     /// Stops watching for `lease`.
@@ -108,39 +107,55 @@ impl Watches {
         self.lock().waiting.remove(&lease);
     }
 
-    /// The kernel reports that something happened to a session file.
-    pub(crate) fn suspect(&self, report: i32) {
+    /// A session has ended. Returns the leases that waited for it.
+    pub(crate) fn ended(&self, session: SessionId) -> Vec<LeaseId> {
         let mut state = self.lock();
-        let watched = state.watched.values_mut().find(|watched| watched.report == Some(report));
-        if let Some(watched) = watched {
-            watched.looks = MAX_LOOKS;
+        state.watched.remove(&session);
+        let waited = state.waiting.iter().filter(|(_, sessions)| sessions.contains(&session));
+        waited.map(|(lease, _)| *lease).collect()
+    }
+}
+
+/// Starts a thread that waits for the end of a session, unless there are too many.
+fn spawn(session: SessionId, file: File, ended: Ended) -> io::Result<bool> {
+    let slot = Slot::take();
+    let Some(slot) = slot else { return Ok(false) };
+    let thread = std::thread::Builder::new().name("sprag-watch".into()).stack_size(STACK);
+    thread.spawn(move || {
+        let locked = wait(&file);
+        // The lock and the place of this thread are free before anybody is told.
+        drop((file, slot));
+        match locked {
+            Ok(()) => ended(session),
+            // It counts as watched from here on, and a timer finds its end.
+            Err(error) => tracing::warn!(%error, "a session is not watched"),
+        }
+    })?;
+    Ok(true)
+}
+
+/// Waits until the file lock of a session is free.
+fn wait(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock_shared() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
+}
 
-    /// Looks at the suspects. Returns the leases to be woken, and when to look again.
-    pub(crate) fn examine(&self) -> (Vec<LeaseId>, Option<Duration>) {
-        let mut state = self.lock();
-        let State { waiting, watched } = &mut *state;
-        let mut dead = Vec::new();
-        watched.retain(|session, watched| {
-            if (watched.looks > 0 || watched.report.is_none()) && self.session.is_dead(*session) {
-                dead.push(*session);
-                return false;
-            }
-            watched.looks = watched.looks.saturating_sub(1);
-            true
-        });
-        let pause = if watched.values().any(|watched| watched.looks > 0) {
-            Some(LOOK_AGAIN)
-        } else if self.source().is_none()
-            || watched.values().any(|watched| watched.report.is_none())
-        {
-            Some(WITHOUT_REPORTS)
-        } else {
-            None
-        };
-        let released =
-            waiting.iter().filter(|(_, sessions)| sessions.iter().any(|s| dead.contains(s)));
-        (released.map(|(lease, _)| *lease).collect(), pause)
+/// The right to have one of the threads.
+struct Slot;
+
+impl Slot {
+    fn take() -> Option<Self> {
+        let more = |threads| (threads < MAX_THREADS).then_some(threads + 1);
+        THREADS.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::AcqRel);
     }
 }

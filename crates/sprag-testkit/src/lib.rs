@@ -6,10 +6,12 @@
 //! that can be killed, and [`torture`] does so all the time. [`redis_server`] has servers for
 //! tests, each with a [`keeper`], and [`proxy`] is a network before them that can be broken.
 //! [`git_server`] has git servers, [`small_disk`] is soon full. [`sequence`] is for stores that have a
-//! port of the lock machine, [`passing`] for those that pass a lock on before that is written.
+//! port of the lock machine, [`passing`] for those that pass a lock on before that is written, and
+//! [`crowd`] for those with a queue.
 
 pub mod bent_clock;
 pub mod cases;
+pub mod crowd;
 pub mod fault;
 pub mod git_server;
 pub mod harness;

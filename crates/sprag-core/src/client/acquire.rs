@@ -7,6 +7,7 @@ use tracing::Instrument;
 
 use super::core::{Core, REQUEST_TIMEOUT};
 use super::lease::Lease;
+use super::meter::{Meter, Waiting};
 use super::own::waits_for_itself;
 use super::suspicion::Suspicion;
 use super::tenure::{Phase, Tenure};
@@ -16,7 +17,6 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::{LeaseId, PartyId};
 use crate::loss::Loss;
-use crate::mode::Mode;
 use crate::mutant::mutant;
 use crate::name::LockName;
 use crate::policy::{Backoff, RetryConfig};
@@ -34,9 +34,14 @@ const STORE_RETRIES: RetryConfig = RetryConfig {
 const WAITER_RETRIES: RetryConfig = RetryConfig { max_attempts: 24, ..STORE_RETRIES };
 /// How often a lock is looked at by those whose turn is next, although a hint should come.
 const LOOK: Duration = Duration::from_millis(250);
-/// How often by those further back, at most this many times as seldom.
+/// So many are next.
+const NEXT: usize = 2;
+/// How often by those further back: the further, the more seldom, so that a long queue asks hardly
+/// more than a short one.
 const SELDOM: Duration = Duration::from_secs(1);
-const MOST_SELDOM: u32 = 5;
+const MOST_SELDOM: u32 = 15;
+/// How long after the end of a lease a waiter looks, for each one that is ahead of it.
+const STAGGER: Duration = Duration::from_millis(20);
 
 pub(super) async fn acquire(request: LockRequest) -> Result<LockGuard> {
     let name = request.validate()?;
@@ -45,8 +50,7 @@ pub(super) async fn acquire(request: LockRequest) -> Result<LockGuard> {
         target: "sprag::acquire", "sprag acquire",
         lock = %name, mode = %request.mode, store = core.telemetry.store
     );
-    let meter =
-        Meter { core: &core, mode: request.mode, started: core.now(), outcome: "cancelled" };
+    let meter = Meter::start(&core, request.mode);
     let store = core.telemetry.store;
     let acquired = Acquisition::new(request, name.clone(), &core).run().instrument(span).await;
     meter.finish(acquired.as_ref().err());
@@ -274,37 +278,50 @@ impl<'a> Acquisition<'a> {
         Ok(())
     }
 
-    /// Sleeps until there is a reason to ask again: a hint, the end of a lease, or time.
+    /// Sleeps until there is a reason to ask again: a hint, the end of a lease, or time. A search
+    /// for deadlocks is none.
     async fn pause(&mut self, lease: &Lease, contention: &Contention) -> Result<()> {
-        let now = self.core.now();
-        let _waiting = Waiting::new(self.core, self.request.mode);
-        tokio::select! {
-            biased;
-            () = lease.nudge.notified() => {}
-            () = self.core.store.changed(&self.name, lease.id) => {}
-            () = self.core.sleep(self.next_look(now, contention)) => {}
+        let core = self.core;
+        let _waiting = Waiting::new(core, self.request.mode);
+        let started = core.now();
+        let look = started.plus(self.next_look(started, contention));
+        loop {
+            let until = look.min(self.suspicion.due());
+            let asks = tokio::select! {
+                biased;
+                () = lease.nudge.notified() => true,
+                () = core.store.changed(&self.name, lease.id) => true,
+                () = core.sleep(until.since(core.now())) => until == look,
+            };
+            self.suspicion.follow(core, lease).await?;
+            if asks {
+                break;
+            }
         }
         self.looks = self.looks.saturating_add(1);
-        self.suspicion.follow(self.core, lease).await
+        Ok(())
     }
 
     fn next_look(&self, now: Moment, contention: &Contention) -> Duration {
         let jitter = 0.75 + 0.5 * self.core.entropy.next_fraction();
         let able = self.core.store.capability();
-        let look = if !able.notify || !able.queue {
+        let stands = able.notify && able.queue;
+        let look = if !stands {
             let config = RetryConfig::default();
             let attempt = self.looks.saturating_add(1).min(config.max_attempts - 1);
             config.delay(attempt).unwrap_or(SELDOM)
-        } else if contention.ahead <= 2 {
+        } else if contention.ahead <= NEXT {
             LOOK
         } else {
             SELDOM * u32::try_from(contention.ahead).unwrap_or(MOST_SELDOM).min(MOST_SELDOM)
         };
         let lease_ends = contention.holders.iter().filter_map(|holder| holder.remaining).min();
-        // A moment after the end: on the dot, the store might still see it as held.
-        let lease_ends = lease_ends.map_or(Duration::MAX, |left| left + Duration::from_millis(2));
-        let ours = self.deadline.min(self.suspicion.due()).since(now);
-        look.mul_f64(jitter).min(lease_ends).min(ours)
+        // A moment after the end: on the dot, the store might still see it as held. In a queue it is
+        // for the first ones to look, and the others follow one by one.
+        let behind = if stands { u32::try_from(contention.ahead).unwrap_or(u32::MAX) } else { 0 };
+        let later = STAGGER.saturating_mul(behind).saturating_add(Duration::from_millis(2));
+        let lease_ends = lease_ends.map_or(Duration::MAX, |left| left.saturating_add(later));
+        look.mul_f64(jitter).min(lease_ends).min(self.deadline.since(now))
     }
 
     /// Leaves no trace in the store; the keeper goes on trying if the store does not answer.
@@ -349,50 +366,4 @@ fn describe(holder: &HolderView) -> String {
         text.push_str(&format!(", lease good for {left:.1?}"));
     }
     text
-}
-
-/// Measures an acquire; what is not finished was cancelled.
-struct Meter<'a> {
-    core: &'a Core,
-    mode: Mode,
-    started: Moment,
-    outcome: &'static str,
-}
-
-impl Meter<'_> {
-    fn finish(mut self, error: Option<&Error>) {
-        self.outcome = match error.map(Error::kind) {
-            None => "acquired",
-            Some(ErrorKind::Held) => "held",
-            Some(ErrorKind::Timeout) => "timeout",
-            Some(ErrorKind::Deadlock | ErrorKind::AlreadyHeldHere) => "deadlock",
-            Some(_) => "error",
-        };
-    }
-}
-
-impl Drop for Meter<'_> {
-    fn drop(&mut self) {
-        let waited = self.core.now().since(self.started);
-        self.core.telemetry.acquired(self.mode, waited, self.outcome);
-    }
-}
-
-/// Counts one waiter while it exists.
-struct Waiting<'a> {
-    core: &'a Core,
-    mode: Mode,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(core: &'a Core, mode: Mode) -> Self {
-        core.telemetry.waiting(mode, 1.0);
-        Self { core, mode }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.core.telemetry.waiting(self.mode, -1.0);
-    }
 }

@@ -148,9 +148,9 @@ impl Keeper {
         self.core.note(lease, AuditKind::Lost, loss.to_string());
     }
 
-    /// Starts one batch for everything that is due now, and for what is within half of the time
+    /// Starts one batch for everything that is held and due now, or within half of the time
     /// between two renewals: of two batches, one is that close behind the other, so that all of
-    /// them soon are one.
+    /// them soon are one. Another one is for everything that waits.
     fn renew_due(&self, work: &Work) {
         let now = self.core.now();
         if self.core.registry.earliest() > now {
@@ -183,7 +183,10 @@ impl Keeper {
             // Its deadline may come before the answer does.
             self.core.registry.reschedule(lease);
         }
-        if !batch.is_empty() {
+        // Apart, and what is held first: it must not be late because thousands wait.
+        let held = |lease: &Arc<Lease>| lease.with(|tenure| *tenure.phase() == Phase::Holding);
+        let (held, waiting): (Vec<_>, Vec<_>) = batch.into_iter().partition(held);
+        for batch in [held, waiting].into_iter().filter(|batch| !batch.is_empty()) {
             let core = Arc::clone(&self.core);
             work.push(Box::pin(async move {
                 core.renew(batch).await;

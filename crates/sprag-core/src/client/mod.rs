@@ -18,6 +18,7 @@ mod detached;
 mod guard;
 mod keeper;
 mod lease;
+mod meter;
 mod notes;
 mod own;
 mod registry;

@@ -28,6 +28,8 @@ pub(crate) struct Registry {
 #[derive(Debug, Default)]
 struct Inner {
     leases: HashMap<LeaseId, Entry>,
+    /// The same by party: of thousands that wait, each belongs to another one.
+    parties: BTreeSet<(PartyId, LeaseId)>,
     schedule: BTreeSet<(Moment, LeaseId)>,
     /// Those that could not be released, oldest first.
     left: VecDeque<LeaseId>,
@@ -38,6 +40,7 @@ impl Inner {
     fn remove(&mut self, id: LeaseId) {
         if let Some(entry) = self.leases.remove(&id) {
             self.schedule.remove(&(entry.due, id));
+            self.parties.remove(&(entry.lease.party, id));
         }
         self.left.retain(|left| *left != id);
     }
@@ -80,7 +83,9 @@ impl Registry {
             hash_map::Entry::Occupied(_) if !mutant!("lease_per_client") => Insertion::Known,
             slot => {
                 let lease = Arc::clone(lease);
+                let of_party = (lease.party, lease.id);
                 slot.insert_entry(Entry { lease, due: Moment::NEVER, adoption });
+                inner.parties.insert(of_party);
                 Insertion::Done
             }
         }
@@ -136,8 +141,9 @@ impl Registry {
     pub(crate) fn is_party_holding(&self, party: PartyId) -> bool {
         let leases: Vec<_> = {
             let inner = self.lock();
-            let of_party = inner.leases.values().filter(|entry| entry.lease.party == party);
-            of_party.map(|entry| Arc::clone(&entry.lease)).collect()
+            let of_party = (party, LeaseId::from_u128(0))..=(party, LeaseId::from_u128(u128::MAX));
+            let ids = inner.parties.range(of_party).map(|(_, id)| id);
+            ids.filter_map(|id| Some(Arc::clone(&inner.leases.get(id)?.lease))).collect()
         };
         leases.iter().any(|lease| lease.with(|tenure| *tenure.phase() == Phase::Holding))
     }

@@ -46,3 +46,10 @@ impl Harness for InMemory {
 }
 
 sprag_testkit::conformance!(InMemory);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_one_process_drains_and_one_more_is_refused() {
+    let ledger = InMemory::fresh().await;
+    let most = ledger.client().await.capability().max_waiters;
+    sprag_testkit::crowd::tasks_of_one_process_drain(&ledger, most).await;
+}

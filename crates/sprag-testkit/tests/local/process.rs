@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sprag::{MemoryStore, SqliteStore};
+use sprag_testkit::crowd;
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::process::cases::Scene;
 use sprag_testkit::process::{Answer, Ask, Command};
 use sprag_testkit::process_conformance;
-use sprag_testkit::support::{LONG, name, request, timed, until_unused};
+use sprag_testkit::support::{LONG, name, request, sized, timed, until_unused};
 use sprag_testkit::torture::Torture;
 
 const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
@@ -98,6 +99,28 @@ async fn a_writer_that_is_stopped_makes_the_others_busy_not_stuck() {
     assert_eq!(stuck.release(&lock).await, None);
     until_unused(&scene.store, "report").await;
     until_unused(&scene.store, "other").await;
+}
+
+/// A user may have 128 sources of the kernel's reports about files, and here they are all taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_processes_is_quiet_and_drains() {
+    let watch = || rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).ok();
+    let taken: Vec<_> = std::iter::from_fn(watch).take(1 << 14).collect();
+    let scene = Scene::new::<Sqlite>(Path::new(TAKER)).await.unwrap();
+    crowd::processes_drain(&scene, sized(16, 1000)).await;
+    drop(taken);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_one_process_drains() {
+    crowd::tasks_of_one_process_drain(&Sqlite::fresh().await, crowd::WAITERS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_in_memory_drains() {
+    // The reference goes through the whole queue for each command.
+    let count = sized(crowd::WAITERS / 4, crowd::WAITERS);
+    crowd::tasks_of_one_process_drain(&Memory::fresh().await, count).await;
 }
 
 /// F20, F60 and everything else at once: eight processes under faults for a few seconds keep
