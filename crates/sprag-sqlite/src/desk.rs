@@ -17,6 +17,7 @@ use crate::cache::Taken;
 use crate::database::Database;
 use crate::error::{busy, from_io, gone};
 use crate::gate::Gate;
+use crate::open::{Times, note_start};
 use crate::place;
 use crate::queue::{Asker, Place, Reach, Standing};
 use crate::rows::{Loaded, Transaction, is_conflict};
@@ -183,6 +184,9 @@ impl Shared {
     /// Tries to decide from the remembered record, with one statement instead of four.
     fn attempt_from_memory(&self, database: &Database, work: &Work) -> Result<Option<Applied>> {
         let [(name, command)] = &work.commands[..] else { return Ok(None) };
+        if matches!(command, Command::Acquire(acquire) if acquire.session.is_none()) {
+            return Ok(None);
+        }
         let taken = database.cache.take(name, |record| self.concerns(record, command));
         let Some(Taken { version, text, record }) = taken else { return Ok(None) };
         let mut applied = self.with_context(|context| apply(record, command, context));
@@ -203,6 +207,8 @@ impl Shared {
         let mut holders = remembered.holders.iter();
         match (command, lease_of(command)) {
             (Command::Acquire(_), _) => holders.all(|h| h.session == Some(self.session.id)),
+            (_, Some(_)) if has_detached(remembered) => false,
+            (Command::Renew { rebind: Some(None), .. }, _) => false,
             (_, Some(lease)) => holders.any(|hold| hold.lease == lease),
             (_, None) => true,
         }
@@ -223,6 +229,10 @@ impl Shared {
                 Err(error) => return Err(error),
                 Ok(answer) => answers.push(Ok(answer)),
             }
+        }
+        let changed = answers.iter().flatten().filter(|answer| answer.applied.changed);
+        if changed.map(|answer| &answer.applied.record).any(has_detached) {
+            note_start(&transaction, Times::of(&*self.clock))?;
         }
         self.mark(work, &mut answers)?;
         transaction.commit()?;
@@ -333,6 +343,11 @@ fn apply_within(
         ..*context
     };
     Ok(apply(std::mem::take(&mut loaded.record), command, &context))
+}
+
+/// Whether a lease outlives its process: until a time of day, which is to be known after a reboot.
+fn has_detached(record: &Record) -> bool {
+    record.holders.iter().any(|hold| hold.session.is_none())
 }
 
 /// Whether the answer may make somebody believe that a lock is theirs.

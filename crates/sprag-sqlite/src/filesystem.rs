@@ -1,6 +1,7 @@
 //! Refuses file systems that several machines see: their file locks and memory maps lie.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatFs, StatxFlags, statx};
@@ -93,28 +94,57 @@ pub(crate) fn check(path: &Path, read: Reader<'_>) -> Result<()> {
 
 /// Refuses a database that is mounted without its directory, as with `docker run -v x.db:/x.db`:
 /// the files beside it are others than those on the other side of the mount, and each side would
-/// take the other for dead. A kernel that cannot say so (before 5.8) is not asked.
+/// take the other for dead. A kernel before 5.8 tells it in the list of mounts only.
 pub(crate) fn check_mount(database: &Path, directory: &Path) -> Result<()> {
     let mount = |path: &Path| {
         let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
         (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
     };
-    match (mount(database), mount(directory)) {
-        (Some(file), Some(folder)) if file != folder => Err(error(
-            ErrorKind::Refused,
-            format!(
-                "{} is mounted without its directory, so the files beside it are not shared: mount \
-                 the directory that it is in instead of the file",
-                database.display()
-            ),
-        )),
-        _ => Ok(()),
+    let is_alone = match (mount(database), mount(directory)) {
+        (Some(file), Some(folder)) => file != folder,
+        _ => std::fs::read("/proc/self/mountinfo").is_ok_and(|it| is_mount_point(&it, database)),
+    };
+    if !is_alone {
+        return Ok(());
     }
+    let shown = database.display();
+    let message = format!(
+        "{shown} is mounted without its directory, so the files beside it are not shared: mount the \
+         directory that it is in instead of the file"
+    );
+    Err(error(ErrorKind::Refused, message))
+}
+
+/// Whether something is mounted at `path`, by the kernel's list of mounts: its fifth column, in which
+/// some characters are written in octal.
+fn is_mount_point(mounts: &[u8], path: &Path) -> bool {
+    let mut shown = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => shown.extend(format!("\\{byte:03o}").bytes()),
+            _ => shown.push(*byte),
+        }
+    }
+    let mut lines = mounts.split(|byte| *byte == b'\n');
+    lines.any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&shown[..]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, judge};
+    use std::path::Path;
+
+    use super::{Verdict, is_mount_point, judge};
+
+    #[test]
+    fn the_list_of_mounts_tells_of_a_file_that_is_mounted_alone() {
+        let mounts = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            31 22 254:0 /srv/x.db /data/my\\040locks.db rw - ext4 /dev/vda rw\n";
+        let is_one = |path: &str| is_mount_point(mounts, Path::new(path));
+        assert!(is_one("/data/my locks.db") && is_one("/"));
+        assert!(!is_one("/data") && !is_one("/data/my") && !is_one("/srv/x.db"));
+        let kernel = std::fs::read("/proc/self/mountinfo").unwrap();
+        assert!(is_mount_point(&kernel, Path::new("/proc")));
+    }
 
     #[test]
     fn network_file_systems_are_refused_and_local_ones_are_not() {

@@ -16,7 +16,7 @@ use crate::error::{busy, error, from_io};
 use crate::gate::Gate;
 use crate::maintenance::tidy_at_open;
 use crate::place::Place;
-use crate::rows::Loaded;
+use crate::rows::{Loaded, Transaction};
 use crate::session::{Session, sweep};
 use crate::trail::Trail;
 use crate::wake::Wakeups;
@@ -95,7 +95,7 @@ fn kernel_boot_id() -> Result<String> {
 
 /// The time on both clocks.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+pub(crate) struct Times {
     /// Since the machine was started.
     boot_ms: u64,
     /// Since 1970.
@@ -103,7 +103,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(clock: &dyn Clock) -> Self {
+    pub(crate) fn of(clock: &dyn Clock) -> Self {
         Self { boot_ms: clock.now().as_millis(), unix_ms: clock.unix_micros() / 1000 }
     }
 
@@ -130,9 +130,7 @@ fn start_boot(
     let stored: Option<String> = transaction.meta(BOOT_ID)?;
     let started: Option<i64> = transaction.meta(STARTED)?;
     if stored.as_deref() == Some(boot_id) {
-        // The time of day may have been set since: the next boot goes by the latest.
-        if started.is_none_or(|before| before.abs_diff(times.started_ms()) >= CLOCK_SET_MS) {
-            transaction.set_meta(STARTED, times.started_ms())?;
+        if note_start(&transaction, times)? {
             transaction.commit()?;
         }
         return Ok(Vec::new());
@@ -176,6 +174,17 @@ fn start_boot(
     transaction.set_meta(BOOT_ID, boot_id)?;
     transaction.commit()?;
     Ok(ended)
+}
+
+/// Writes down when this boot began, if the time of day was set since: the next boot goes by the
+/// latest. Returns whether it was.
+pub(crate) fn note_start(transaction: &Transaction<'_>, times: Times) -> Result<bool> {
+    let started: Option<i64> = transaction.meta(STARTED)?;
+    let is_set = started.is_none_or(|it| it.abs_diff(times.started_ms()) >= CLOCK_SET_MS);
+    if is_set {
+        transaction.set_meta(STARTED, times.started_ms())?;
+    }
+    Ok(is_set)
 }
 
 /// A detached lease in the new boot: no process ends with it, and it was promised until a time of

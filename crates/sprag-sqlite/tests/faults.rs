@@ -6,7 +6,7 @@ mod common;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
@@ -201,6 +201,39 @@ fn a_clock_that_was_set_back_makes_no_detached_lease_longer() {
     drop(boot("two", 60, 913_600));
     let store = boot("two", 60 + TTL.as_secs(), 913_600 + TTL.as_secs());
     acquire(&store, &request("job"));
+}
+
+/// A machine without a battery for its clock begins in 1970, and is told the time later.
+#[test]
+fn a_time_of_day_that_is_set_while_a_process_runs_counts_for_detached_leases() {
+    #[derive(Debug)]
+    struct SetLater(AtomicU64);
+
+    impl Clock for SetLater {
+        fn now(&self) -> Moment {
+            Moment::START.plus(Duration::from_secs(100))
+        }
+
+        fn unix_micros(&self) -> u64 {
+            self.0.load(Ordering::Relaxed) * 1_000_000
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sprag.db");
+    let config = |id: &str| SqliteConfig::new(&path).boot_id(id);
+    let clock = Arc::new(SetLater(AtomicU64::new(100)));
+    let store = SqliteStore::with_config(config("one").clock(Arc::clone(&clock) as _)).unwrap();
+    let [bound, first] = ["job", "job"].map(request);
+    acquire(&store, &bound);
+    release(&store, &bound);
+    clock.0.store(1_000_000, Ordering::Relaxed);
+    acquire(&store, &Request { detached: true, ..first });
+    drop(store);
+    let later = Restarted { boot_s: 10, unix_s: 1_000_000 + TTL.as_secs() / 2 };
+    let store = SqliteStore::with_config(config("two").clock(Arc::new(later))).unwrap();
+    let next = attempt(&store, &request("job"));
+    assert!(matches!(next, Attempt::Held(_)), "it was promised for longer: {next:?}");
 }
 
 /// `docker run -v x.db:/locks.db` shares the database and nothing beside it.
