@@ -9,6 +9,7 @@ use sprag_ledger::Abandoned;
 use crate::cli::Cli;
 use crate::error::{GitError, Trouble};
 use crate::git::Git;
+use crate::hidden_login::HiddenLogin;
 use crate::native::{Native, Wire};
 use crate::object::Format;
 use crate::url::GitUrl;
@@ -166,11 +167,13 @@ impl GitConfig {
     /// Finds out where the remote is and who has to talk to it.
     pub(crate) fn wire(&self) -> Result<Box<dyn Wire>, GitError> {
         let (git, url, config) = self.resolve()?;
-        let cli =
-            |url: String| Box::new(Cli::new(git.clone(), url, config.clone())) as Box<dyn Wire>;
+        // No command line shows a password.
+        let git = git.hide_login(&url);
+        let bare = HiddenLogin::of(&url).map_or_else(|| url.clone(), |hidden| hidden.url);
+        let cli = || Box::new(Cli::new(git.clone(), bare.clone(), config.clone())) as Box<dyn Wire>;
         let native = |remote| Ok(Box::new(Native { remote }) as Box<dyn Wire>);
         if !self.native {
-            return Ok(cli(url));
+            return Ok(cli());
         }
         let parsed = GitUrl::parse(&url).ok_or_else(|| {
             GitError::new(Trouble::NotFound, format!("{url:?} is no URL of a git repository"))
@@ -182,13 +185,13 @@ impl GitConfig {
                 SshCommand::Own(own) => {
                     native(Remote::Ssh { git, url: url_parts, command: Some(own) })
                 }
-                SshCommand::Strange => Ok(cli(url)),
+                SshCommand::Strange => Ok(cli()),
             },
-            GitUrl::Daemon { .. } if set("GIT_PROXY_COMMAND") => Ok(cli(url)),
+            GitUrl::Daemon { .. } if set("GIT_PROXY_COMMAND") => Ok(cli()),
             GitUrl::Daemon { host, port, path } => native(Remote::Daemon { git, host, port, path }),
-            GitUrl::Http(_) if has_http_settings(&git, &url)? => Ok(cli(url)),
+            GitUrl::Http(_) if has_http_settings(&git, &bare)? => Ok(cli()),
             GitUrl::Http(http) => native(Remote::Http(Http::new(git, http)?)),
-            GitUrl::Other => Ok(cli(url)),
+            GitUrl::Other => Ok(cli()),
         }
     }
 
@@ -197,7 +200,8 @@ impl GitConfig {
         match &self.place {
             Place::Url(url) => {
                 let is_here = matches!(GitUrl::parse(url), Some(GitUrl::Local(_)));
-                let url = if is_here {
+                // A URL with a login is meant as it stands, and no command may show it.
+                let url = if is_here || HiddenLogin::of(url).is_some() {
                     url.clone()
                 } else {
                     self.git.ok(["ls-remote", "--get-url", "--", url])?.text()

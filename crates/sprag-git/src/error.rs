@@ -4,11 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use sprag_core::{Error, ErrorKind, Operation};
+use sprag_ledger::in_short;
 
 use crate::redact::redact;
 
 /// The name of this store in errors and metrics.
 pub(crate) const STORE: &str = "git";
+/// How many characters a message has at most.
+const LONGEST: usize = 1_000;
 
 /// What went wrong with git. The message says it and what to do; it holds no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub enum Trouble {
     Locked,
     /// The server cannot do what was asked.
     Unsupported,
+    /// The other side sends more than we take, or what it has is damaged.
+    Damaged,
     /// Anything else.
     Failed,
 }
@@ -126,6 +131,18 @@ const WORDS: &[(&[&str], Trouble, &str)] = &[
         "ask for write access to the repository",
     ),
     (
+        &[
+            "not our ref",
+            "possible repository corruption",
+            "bad object",
+            "is corrupt",
+            "missing blob",
+            "missing tree",
+        ],
+        Trouble::Damaged,
+        "an object of the repository is missing or damaged: git fsck shows which",
+    ),
+    (
         &["hash algorithm", "mismatched algorithms"],
         Trouble::Unsupported,
         "the repository names its objects by another hash",
@@ -170,7 +187,16 @@ const WORDS: &[(&[&str], Trouble, &str)] = &[
 impl GitError {
     /// An error in words of our own.
     pub(crate) fn new(trouble: Trouble, message: impl AsRef<str>) -> Self {
-        Self { trouble, message: redact(message.as_ref()) }
+        Self { trouble, message: in_short(&redact(message.as_ref()), LONGEST) }
+    }
+
+    /// The other side sends more than we take.
+    pub(crate) fn too_large(what: &str, why: &dyn fmt::Display) -> Self {
+        let message = format!(
+            "{what}: the answer is too large: {why}; check that the URL is the right repository, \
+             and that nothing but sprag writes below refs/sprag/"
+        );
+        Self::new(Trouble::Damaged, message)
     }
 
     /// There is no such program.
@@ -223,11 +249,7 @@ fn gist(said: &str) -> String {
     } else {
         errors
     };
-    let mut text = chosen.into_iter().take(3).collect::<Vec<_>>().join("; ");
-    if let Some((end, _)) = text.char_indices().nth(400) {
-        text.truncate(end);
-    }
-    text
+    in_short(&chosen.into_iter().take(3).collect::<Vec<_>>().join("; "), 400)
 }
 
 impl fmt::Display for GitError {
@@ -250,6 +272,7 @@ impl From<GitError> for Error {
             Trouble::DiskFull => ErrorKind::StoreFull,
             Trouble::Unsupported => ErrorKind::Unsupported,
             Trouble::Locked => ErrorKind::Busy,
+            Trouble::Damaged => ErrorKind::Corrupt,
             Trouble::TimedOut | Trouble::Unreachable | Trouble::Failed => ErrorKind::Unavailable,
         };
         Self::new(kind, Operation::Open, error.message).at(STORE)
@@ -259,6 +282,19 @@ impl From<GitError> for Error {
 #[cfg(test)]
 mod tests {
     use super::{GitError, Trouble};
+
+    #[test]
+    fn what_a_server_says_moves_no_cursor_and_fills_no_screen() {
+        let said = format!("remote: \x1b[2J\x1b]0;t\x07{}\nerror: a\rb\u{9b}1m", "y".repeat(9_000));
+        let error = GitError::said("git push", &said);
+        assert_eq!(error.to_string(), r"git push: a\rb\u{9b}1m");
+        for text in [said.clone(), format!("error: {said}"), said.replace('\n', "")] {
+            let error = GitError::said("git push", &text).to_string();
+            assert!(!error.contains(char::is_control) && error.len() < 1_000, "{error:?}");
+        }
+        let error = GitError::new(Trouble::Failed, said).to_string();
+        assert!(!error.contains(char::is_control) && error.chars().count() <= 1_000, "{error:?}");
+    }
 
     #[test]
     fn what_git_says_is_told_apart() {

@@ -7,8 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::error::{GitError, Trouble};
+use crate::hidden_login::{HiddenLogin, PASSWORD, USER};
 use crate::talk::Talk;
 use crate::version::Version;
+use crate::wire::Login;
 
 /// What a user may have set for git that is about the connection. All else that begins with `GIT_`
 /// is about a repository or an identity, which are not ours.
@@ -37,12 +39,23 @@ const KEPT: &[&str] = &[
 /// assert!(Git::new().version()? >= Version::MINIMUM);
 /// # Ok::<(), sprag_git::GitError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Git {
     program: PathBuf,
     place: Option<Place>,
     variables: Vec<(&'static str, OsString)>,
+    /// Settings of git for this run, which are no part of its command line.
+    settings: Vec<(String, String)>,
+    login: Option<Login>,
     pub(crate) timeout: Duration,
+}
+
+impl std::fmt::Debug for Git {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Settings may have a login in them.
+        let mut shown = f.debug_struct("Git");
+        shown.field("program", &self.program).field("place", &self.place).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +97,8 @@ impl Git {
     /// The `git` in the path, in the working directory, with a minute's time.
     pub fn new() -> Self {
         let timeout = Duration::from_secs(60);
-        Self { program: "git".into(), place: None, variables: Vec::new(), timeout }
+        let (variables, settings) = (Vec::new(), Vec::new());
+        Self { program: "git".into(), place: None, variables, settings, login: None, timeout }
     }
 
     /// Another program.
@@ -112,6 +126,19 @@ impl Git {
     #[must_use]
     pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Keeps the login in the URL of a remote out of the command lines of git and of what git
+    /// starts, which everybody on this machine can read: git goes to the URL without it, and asks
+    /// for it as it asks a credential helper. One login is kept, that of the last URL that has one.
+    #[must_use]
+    pub fn hide_login(mut self, url: &str) -> Self {
+        let Some(hidden) = HiddenLogin::of(url) else { return self };
+        let bare = &hidden.url;
+        self.settings.push((format!("url.{bare}.insteadOf"), url.to_owned()));
+        self.settings.extend(hidden.settings());
+        self.login = hidden.login;
         self
     }
 
@@ -174,6 +201,7 @@ impl Git {
         let mut talk = self.start(&mut self.command(&args))?;
         let broken = |e: io::Error| match e.kind() {
             io::ErrorKind::TimedOut => GitError::timed_out(&what, self.timeout),
+            io::ErrorKind::FileTooLarge => GitError::new(Trouble::Damaged, format!("{what}: {e}")),
             _ => GitError::new(Trouble::Failed, format!("{what}: {e}")),
         };
         match talk.write_all(input) {
@@ -223,6 +251,7 @@ impl Git {
         let mut command = Command::new(&self.program);
         clean(&mut command);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        self.add_settings(&mut command);
         match &self.place {
             None => {}
             // Not by a change of directory: if it were missing, it would look as if git were.
@@ -235,6 +264,23 @@ impl Git {
         }
         command.args(args);
         command
+    }
+
+    /// Behind those that the user has set in the same way.
+    fn add_settings(&self, command: &mut Command) {
+        if self.settings.is_empty() {
+            return;
+        }
+        let set = std::env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok());
+        let first: usize = set.unwrap_or(0);
+        for (at, (name, value)) in (first..).zip(&self.settings) {
+            command.env(format!("GIT_CONFIG_KEY_{at}"), name);
+            command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        command.env("GIT_CONFIG_COUNT", (first + self.settings.len()).to_string());
+        if let Some(login) = &self.login {
+            command.env(USER, &login.user).env(PASSWORD, &login.password);
+        }
     }
 
     pub(crate) fn start(&self, command: &mut Command) -> Result<Talk, GitError> {

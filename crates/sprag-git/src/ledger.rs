@@ -9,7 +9,7 @@ use sprag_ledger::{Change, Entry, Ledger, Oid, RefName, Swapped};
 use crate::config::GitConfig;
 use crate::diagnose;
 use crate::draft::Draft;
-use crate::error::{GitError, STORE};
+use crate::error::{GitError, STORE, Trouble};
 use crate::native::Wire;
 use crate::object::Commit;
 use crate::push::Pushed;
@@ -32,6 +32,14 @@ impl GitLedger {
         config.git().version()?;
         let wire = config.wire()?;
         Ok(Self { wire, config })
+    }
+
+    /// Whether any of these references is elsewhere by now: a server may have done away with where
+    /// it was.
+    fn have_moved(&self, tips: &[(RefName, Oid)]) -> bool {
+        let names: Vec<RefName> = tips.iter().map(|(name, _)| name.clone()).collect();
+        let now = self.tips(&names);
+        now.is_ok_and(|now| tips.iter().zip(now).any(|((_, tip), now)| now.as_ref() != Some(tip)))
     }
 
     fn push(&self, changes: &[Change], atomic: bool) -> Result<Vec<Result<Swapped>>, GitError> {
@@ -76,7 +84,15 @@ impl Ledger for GitLedger {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.wire.commits(&wanted, 1)?;
+        let found = match self.wire.commits(&wanted, 1) {
+            Err(error) if error.trouble() == Trouble::Damaged && self.have_moved(tips) => {
+                let message = "a reference was changed while it was read: ask again";
+                return Err(
+                    Error::new(ErrorKind::Unavailable, Operation::Inspect, message).at(STORE)
+                );
+            }
+            found => found?,
+        };
         let entry = |(name, oid): &(RefName, Oid)| match found.get(oid) {
             Some(commit) => Ok(commit.entry.clone()),
             None => Err(no_commit(name, oid)),
@@ -94,7 +110,14 @@ impl Ledger for GitLedger {
     fn history(&self, name: &RefName, limit: usize) -> Result<Vec<(Oid, Entry)>> {
         let mut next = self.tips(std::slice::from_ref(name))?.pop().flatten();
         let Some(tip) = next.clone().filter(|_| limit > 0) else { return Ok(Vec::new()) };
-        let mut found = self.wire.commits(&[tip], limit)?;
+        let mut depth = limit;
+        let mut found = loop {
+            match self.wire.commits(std::slice::from_ref(&tip), depth) {
+                // Better the newest part of it than nothing.
+                Err(error) if error.trouble() == Trouble::Damaged && depth > 1 => depth /= 2,
+                found => break found?,
+            }
+        };
         let mut history = Vec::new();
         while let Some(oid) = next.take().filter(|_| history.len() < limit) {
             let Some(Commit { parent, entry }) = found.remove(&oid) else { break };

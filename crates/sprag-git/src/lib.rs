@@ -10,6 +10,7 @@ mod diagnose;
 mod draft;
 mod error;
 mod git;
+mod hidden_login;
 mod ledger;
 mod native;
 mod object;

@@ -10,7 +10,8 @@ use crate::error::{GitError, Trouble};
 use crate::object::{Commit, Format, Kind, read_pack, write_pack};
 use crate::push::{Pushed, RefChange, settle};
 use crate::wire::{
-    Advert, Failure, Packet, Remote, Reply, Service, line, next, put, put_delimiter, put_flush,
+    Advert, Failure, Packet, REFERENCES, Remote, Reply, Service, line, next, put, put_delimiter,
+    put_flush, too_large,
 };
 
 const AGENT: &str = concat!("agent=sprag/", env!("CARGO_PKG_VERSION"));
@@ -208,7 +209,7 @@ fn packed(reply: &Reply) -> Result<Vec<u8>, GitError> {
         }
     }
     if pack.is_empty() {
-        return Err(GitError::new(Trouble::Failed, "git fetch: the server sent no objects"));
+        return Err(GitError::new(Trouble::Damaged, "git fetch: the server sent no objects"));
     }
     Ok(pack)
 }
@@ -226,6 +227,10 @@ fn listed(body: &[u8]) -> Result<Vec<(String, Oid)>, GitError> {
             && let Some(oid) = Oid::new(oid)
         {
             found.push((name.to_owned(), oid));
+        }
+        if found.len() > REFERENCES {
+            let why = format!("it lists more than {REFERENCES} references");
+            return Err(strange(&too_large(why)));
         }
     }
     // The list may be cut off, and what is missing would look free.
@@ -305,7 +310,8 @@ fn unwrap_bands(body: &[u8]) -> (Vec<String>, String) {
         match data.split_first() {
             Some((1, bytes)) => main.extend(bytes),
             Some((2 | 3, bytes)) => talk.extend(bytes),
-            _ => lines.push(line(&data)),
+            Some(_) => lines.push(line(&data)),
+            None => {}
         }
     }
     let mut stream = &main[..];
@@ -318,6 +324,9 @@ fn unwrap_bands(body: &[u8]) -> (Vec<String>, String) {
 }
 
 fn strange(e: &io::Error) -> GitError {
+    if e.kind() == io::ErrorKind::FileTooLarge {
+        return GitError::too_large("git fetch", e);
+    }
     GitError::new(Trouble::Failed, format!("the server's answer is not understood: {e}"))
 }
 

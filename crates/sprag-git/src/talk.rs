@@ -11,8 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use sprag_core::clock::{BootClock, Clock, Moment};
 
+use crate::wire::too_large;
+
 /// How much of what a process complains about is kept.
 const COMPLAINTS: usize = 64 << 10;
+/// No process of ours prints more.
+const OUTPUT: usize = 64 << 20;
+/// How many times a pipe is read before the time is looked at.
+const CHUNKS: usize = 16;
 /// How long a process has to clean up before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -78,7 +84,7 @@ impl Talk {
         }
         // What it wrote before it went is in the pipes. That somebody else has them open, such as
         // a connection that ssh keeps for later, is no reason to wait.
-        self.read_output()?;
+        self.read_output(usize::MAX)?;
         self.read_complaints()?;
         self.child.wait()
     }
@@ -116,7 +122,7 @@ impl Talk {
             }
         }
         if read {
-            self.read_output()?;
+            self.read_output(CHUNKS)?;
         }
         if complain {
             self.read_complaints()?;
@@ -132,12 +138,19 @@ impl Talk {
         }
     }
 
-    fn read_output(&mut self) -> io::Result<()> {
+    fn read_output(&mut self, chunks: usize) -> io::Result<()> {
         let Some(end) = &mut self.stdout else { return Ok(()) };
         let mut chunk = [0; 16 << 10];
-        loop {
+        for _ in 0..chunks {
             match end.read(&mut chunk) {
-                Ok(0) => break self.stdout = None,
+                Ok(0) => {
+                    self.stdout = None;
+                    break;
+                }
+                Ok(count) if self.heard.len() + count > OUTPUT => {
+                    let why = format!("it prints more than {} MiB", OUTPUT >> 20);
+                    return Err(too_large(why));
+                }
                 Ok(count) => self.heard.extend(&chunk[..count]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if is_later(&e) => {
@@ -155,9 +168,13 @@ impl Talk {
     fn read_complaints(&mut self) -> io::Result<()> {
         let Some(end) = &mut self.stderr else { return Ok(()) };
         let mut chunk = [0; 4 << 10];
-        loop {
+        // Whoever complains without end is heard again when the time was looked at.
+        for _ in 0..CHUNKS {
             match end.read(&mut chunk) {
-                Ok(0) => break self.stderr = None,
+                Ok(0) => {
+                    self.stderr = None;
+                    break;
+                }
                 Ok(count) => {
                     let room = COMPLAINTS - self.complaints.len();
                     self.complaints.extend(&chunk[..count.min(room)]);
@@ -175,6 +192,8 @@ impl Talk {
         // First so that git can remove its lock files.
         for signal in [Signal::TERM, Signal::KILL] {
             kill_process_group(group, signal)?;
+            // Nobody wants to hear what it still has to say.
+            (self.stdout, self.stderr) = (None, None);
             self.deadline = BootClock.now().plus(GRACE);
             while !self.has_exited && self.step(&[]).is_ok() {}
         }
@@ -187,7 +206,7 @@ impl Read for Talk {
         while self.heard.is_empty() && self.stdout.is_some() {
             self.step(&[])?;
             if self.has_exited {
-                self.read_output()?;
+                self.read_output(CHUNKS)?;
             }
         }
         self.heard.read(buffer)
@@ -283,6 +302,15 @@ mod tests {
         talk.read_to_string(&mut heard).unwrap();
         assert_eq!(heard, "done\n");
         assert!(BootClock.now().since(before) < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_process_that_prints_without_end_is_ended() {
+        let error = shell("yes", LONG).finish().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        let mut talk = shell("yes >&2", Duration::from_millis(300));
+        assert_eq!(talk.finish().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(talk.complaints().len(), COMPLAINTS);
     }
 
     #[test]

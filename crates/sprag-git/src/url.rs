@@ -46,6 +46,9 @@ impl std::fmt::Debug for HttpUrl {
 
 impl HttpUrl {
     fn parse(secure: bool, rest: &str) -> Option<Self> {
+        if rest.contains(is_unfit) {
+            return None;
+        }
         let (authority, path) = rest.split_once('/')?;
         let (login, host) = match authority.rsplit_once('@') {
             Some((login, host)) => (Some(login), host),
@@ -57,6 +60,10 @@ impl HttpUrl {
             Some((user, "")) => (Some(decode(user)?), None),
             Some((user, password)) => (Some(decode(user)?), Some(decode(password)?)),
         };
+        // Credential helpers are asked in lines: a line end would let a URL ask for another site.
+        if [&user, &password].into_iter().flatten().any(|text| text.contains(char::is_control)) {
+            return None;
+        }
         let (host, port) = host_and_port(host)?;
         let port = port.unwrap_or(if secure { 443 } else { 80 });
         let path = format!("/{}", path.trim_end_matches('/'));
@@ -73,7 +80,15 @@ impl HttpUrl {
                 Self { path: target.strip_prefix('/').map(|_| target.to_owned())?, ..self.clone() }
             }
         };
-        Some(Self { user: self.user.clone(), password: None, ..moved })
+        let user = self.user.clone().filter(|_| moved.is_on_site_of(self));
+        Some(Self { user, password: None, ..moved }).filter(|moved| !moved.path.contains(is_unfit))
+    }
+
+    /// Whether a login for the other one is for this one as well.
+    pub(crate) fn is_on_site_of(&self, other: &Self) -> bool {
+        self.secure == other.secure
+            && self.port == other.port
+            && self.host.eq_ignore_ascii_case(&other.host)
     }
 
     /// Host and port, as they are named to the server.
@@ -128,9 +143,15 @@ impl GitUrl {
     }
 }
 
+/// Whether a URL of HTTP cannot have it.
+fn is_unfit(c: char) -> bool {
+    c.is_control() || c == ' '
+}
+
 fn ssh(authority: &str, path: String) -> Option<GitUrl> {
     let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(decode(user)?), host),
+        // Ssh takes no password from a URL, and would show it as part of the user's name.
+        Some((user, host)) => (Some(decode(user.split(':').next()?)?), host),
         None => (None, authority),
     };
     let (host, port) = host_and_port(host)?;
@@ -189,6 +210,7 @@ mod tests {
             ("ssh://git@host/a/b", ssh_at(Some("git"), "host", None, "/a/b")),
             ("ssh://host:22/~me/b", ssh_at(None, "host", Some(22), "~me/b")),
             ("git@host:a/b.git", ssh_at(Some("git"), "host", None, "a/b.git")),
+            ("ssh://git:secret@host/a/b", ssh_at(Some("git"), "host", None, "/a/b")),
             ("ssh://[::1]:2222/b", ssh_at(None, "::1", Some(2222), "/b")),
             ("git://h/b", GitUrl::Daemon { host: "h".into(), port: 9418, path: "/b".into() }),
             ("codecommit::x://y", GitUrl::Other),
@@ -213,5 +235,28 @@ mod tests {
         let moved = url.moved("https://other/z").unwrap();
         assert_eq!((moved.authority().as_str(), moved.password), ("other", None));
         assert_eq!(url.moved("ftp://x/y"), None);
+        assert_eq!(
+            (moved.user.as_deref(), url.moved("/z").unwrap().user.as_deref()),
+            (None, Some("me"))
+        );
+        assert!(url.moved("https://HOST:8443/z").unwrap().is_on_site_of(&url));
+        for other in ["https://host/z", "http://host:8443/z", "https://host.evil:8443/z"] {
+            assert!(!url.moved(other).unwrap().is_on_site_of(&url), "{other}");
+        }
+    }
+
+    #[test]
+    fn no_url_has_lines_for_a_credential_helper() {
+        for bad in [
+            "https://me%0ahost=github.com@evil/x",
+            "https://me:a%0db@evil/x",
+            "https://evil\nhost=github.com/x",
+            "https://evil/x HTTP/1.1",
+            "https://evil/x\ry",
+        ] {
+            assert_eq!(GitUrl::parse(bad), None, "{bad:?}");
+        }
+        let Some(GitUrl::Http(url)) = GitUrl::parse("https://host/x") else { panic!("it is one") };
+        assert_eq!(url.moved("/x HTTP/1.1\r\nA: b"), None);
     }
 }

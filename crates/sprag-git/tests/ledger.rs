@@ -2,6 +2,9 @@
 //! with both hashes and both ways to keep references.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may")]
 
+#[path = "ledger/hostile.rs"]
+mod hostile;
+
 use sprag_core::diagnosis::Health;
 use sprag_git::{Git, GitConfig, GitLedger, Version};
 use sprag_ledger::{Change, Entry, Ledger, New, Oid, RefName, Swapped};

@@ -22,6 +22,7 @@ mod settings;
 mod shelf;
 mod store;
 mod tended;
+mod text;
 mod trail;
 mod witness;
 
@@ -32,3 +33,4 @@ pub use oid::Oid;
 pub use ref_name::RefName;
 pub use settings::{Abandoned, Settings};
 pub use store::{Concluded, LedgerStore, Silence};
+pub use text::in_short;

@@ -8,9 +8,14 @@ use flate2::bufread::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
 use super::{Format, Kind, Object, hex};
+use crate::wire::too_large;
 
 /// No record is larger, nor anything else that we ask for.
-const LARGEST: usize = 64 << 20;
+const OBJECT: usize = 16 << 20;
+/// All that a pack unpacks to, with its deltas, is no larger.
+const UNPACKED: usize = 64 << 20;
+/// No pack that we ask for has more objects.
+const OBJECTS: usize = 100_000;
 
 /// Writes a pack.
 pub(crate) fn write_pack(objects: &[Object], format: Format) -> io::Result<Vec<u8>> {
@@ -48,18 +53,20 @@ pub(crate) fn read_pack(pack: &[u8], format: Format) -> io::Result<HashMap<Strin
     if format.hash(&[body]) != trailer {
         return Err(bad("its hash is wrong"));
     }
-    let mut reader = Reader { body, at: 0, format };
+    let mut reader = Reader { body, at: 0, format, room: UNPACKED };
     if reader.take(8)? != b"PACK\0\0\0\x02" {
         return Err(bad("it has no header"));
     }
     let count = reader.take(4)?.iter().fold(0_usize, |count, byte| count << 8 | usize::from(*byte));
-    let mut by_place = HashMap::new();
-    let mut found = HashMap::new();
+    if count > OBJECTS {
+        return Err(too_large(format!("the pack has more than {OBJECTS} objects")));
+    }
+    let mut unpacked = Unpacked { format, by_place: HashMap::new(), found: HashMap::new() };
     let mut waiting = Vec::new();
     for _ in 0..count {
         let place = reader.at;
         match reader.object()? {
-            Packed::Whole(object) => keep(object, place, format, &mut by_place, &mut found),
+            Packed::Whole(object) => unpacked.keep(object, place),
             Packed::Delta(base, delta) => waiting.push((place, base, delta)),
         }
     }
@@ -67,15 +74,11 @@ pub(crate) fn read_pack(pack: &[u8], format: Format) -> io::Result<HashMap<Strin
     while !waiting.is_empty() {
         let before = waiting.len();
         for (place, base, delta) in std::mem::take(&mut waiting) {
-            let base_object = match &base {
-                Base::Place(place) => by_place.get(place),
-                Base::Name(name) => found.get(name),
-            };
-            match base_object.cloned() {
+            match unpacked.base(&base) {
                 Some(object) => {
-                    let data = apply(&object.data, &delta)?;
+                    let data = apply(&object.data, &delta, &mut reader.room)?;
                     let object = Object { kind: object.kind, data };
-                    keep(object, place, format, &mut by_place, &mut found);
+                    unpacked.keep(object, place);
                 }
                 None => waiting.push((place, base, delta)),
             }
@@ -84,18 +87,41 @@ pub(crate) fn read_pack(pack: &[u8], format: Format) -> io::Result<HashMap<Strin
             return Err(bad("it builds on objects that are not in it"));
         }
     }
-    Ok(found)
+    Ok(unpacked.found)
 }
 
-fn keep(
-    object: Object,
-    place: usize,
+/// The objects of a pack, by where they stand in it and by name.
+struct Unpacked {
     format: Format,
-    by_place: &mut HashMap<usize, Object>,
-    found: &mut HashMap<String, Object>,
-) {
-    by_place.insert(place, object.clone());
-    found.insert(object.oid(format), object);
+    by_place: HashMap<usize, String>,
+    found: HashMap<String, Object>,
+}
+
+impl Unpacked {
+    fn keep(&mut self, object: Object, place: usize) {
+        let name = object.oid(self.format);
+        self.by_place.insert(place, name.clone());
+        self.found.insert(name, object);
+    }
+
+    fn base(&self, base: &Base) -> Option<&Object> {
+        let name = match base {
+            Base::Place(place) => self.by_place.get(place)?,
+            Base::Name(name) => name,
+        };
+        self.found.get(name)
+    }
+}
+
+/// Takes so many bytes from the room that is left.
+fn claim(room: &mut usize, size: usize) -> io::Result<()> {
+    if size > OBJECT {
+        return Err(too_large(format!("an object is larger than {} MiB", OBJECT >> 20)));
+    }
+    *room = room.checked_sub(size).ok_or_else(|| {
+        too_large(format!("the pack unpacks to more than {} MiB", UNPACKED >> 20))
+    })?;
+    Ok(())
 }
 
 enum Packed {
@@ -112,6 +138,8 @@ struct Reader<'a> {
     body: &'a [u8],
     at: usize,
     format: Format,
+    /// How many bytes may still be unpacked.
+    room: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -136,9 +164,7 @@ impl<'a> Reader<'a> {
             more = byte & 0x80 != 0;
             shift += 7;
         }
-        if size > LARGEST {
-            return Err(bad("an object in it is too large"));
-        }
+        claim(&mut self.room, size)?;
         let kind = match first >> 4 & 7 {
             1 => Kind::Commit,
             2 => Kind::Tree,
@@ -170,8 +196,9 @@ impl<'a> Reader<'a> {
 
     fn inflate(&mut self, size: usize) -> io::Result<Vec<u8>> {
         let rest = self.body.get(self.at..).unwrap_or_default();
-        let mut decoder = ZlibDecoder::new(rest).take(LARGEST as u64);
-        let mut data = Vec::with_capacity(size);
+        // One byte more than it says tells whether it says the truth.
+        let mut decoder = ZlibDecoder::new(rest).take(size as u64 + 1);
+        let mut data = Vec::with_capacity(size + 1);
         decoder.read_to_end(&mut data)?;
         self.at += usize::try_from(decoder.get_ref().total_in()).map_err(io::Error::other)?;
         if data.len() == size { Ok(data) } else { Err(bad("an object in it is cut off")) }
@@ -179,7 +206,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Makes an object from its base.
-fn apply(base: &[u8], delta: &[u8]) -> io::Result<Vec<u8>> {
+fn apply(base: &[u8], delta: &[u8], room: &mut usize) -> io::Result<Vec<u8>> {
     let mut bytes = delta.iter().copied();
     let mut length = || {
         let (mut length, mut shift) = (0_usize, 0);
@@ -193,9 +220,10 @@ fn apply(base: &[u8], delta: &[u8]) -> io::Result<Vec<u8>> {
         length
     };
     let (from, to) = (length(), length());
-    if from != base.len() || to > LARGEST {
+    if from != base.len() {
         return Err(bad("a delta in it does not fit its base"));
     }
+    claim(room, to)?;
     let short = || bad("a delta in it is cut off");
     let mut data = Vec::with_capacity(to);
     while let Some(order) = bytes.next() {
@@ -206,6 +234,8 @@ fn apply(base: &[u8], delta: &[u8]) -> io::Result<Vec<u8>> {
                 return Err(short());
             }
             data.extend(literal);
+        } else if data.len() > to {
+            return Err(short());
         } else {
             let mut number = |bits: std::ops::Range<u32>| {
                 bits.clone().filter(|bit| order >> bit & 1 == 1).try_fold(0_usize, |number, bit| {
@@ -260,6 +290,78 @@ mod tests {
             assert!(read_pack(&damaged, Format::Sha1).is_err());
             assert!(read_pack(&pack[..at], Format::Sha1).is_err());
         }
+    }
+
+    /// Numbers as deltas and the heads of objects have them, low bits first.
+    fn varint(mut number: usize, mut first_bits: u32, mut byte: u8) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        loop {
+            byte |= low(number, (1 << first_bits) - 1);
+            number >>= first_bits;
+            first_bits = 7;
+            bytes.push(byte | if number > 0 { 0x80 } else { 0 });
+            if number == 0 {
+                return bytes;
+            }
+            byte = 0;
+        }
+    }
+
+    fn packed(objects: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+        let count = u32::try_from(objects.len()).unwrap();
+        let mut pack = [b"PACK".as_slice(), &2_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+        for (head, data) in objects {
+            pack.extend(head);
+            let mut encoder = ZlibEncoder::new(pack, Compression::fast());
+            encoder.write_all(data).unwrap();
+            pack = encoder.finish().unwrap();
+        }
+        let trailer = Format::Sha1.hash(&[&pack]);
+        pack.extend(trailer);
+        pack
+    }
+
+    #[track_caller]
+    fn is_too_large(pack: &[u8]) {
+        let error = read_pack(pack, Format::Sha1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
+    }
+
+    /// A few bytes that unpack to many.
+    #[test]
+    fn a_pack_that_unpacks_to_too_much_is_refused() {
+        let blob = |size: usize| (varint(size, 4, 3 << 4), vec![0; size]);
+        is_too_large(&packed(&[blob(OBJECT + 1)]));
+        // One object, and deltas that copy it whole, 64 KiB an order.
+        let size = 8 << 20;
+        let copies =
+            (0..size >> 16).flat_map(|at: usize| [0x80 | 0x07, 0, 0, u8::try_from(at).unwrap()]);
+        let orders: Vec<u8> =
+            varint(size, 7, 0).into_iter().chain(varint(size, 7, 0)).chain(copies).collect();
+        let name = Object { kind: Kind::Blob, data: vec![0; size] }.oid(Format::Sha1);
+        let name: Vec<u8> =
+            (0..20).map(|at| u8::from_str_radix(&name[2 * at..2 * at + 2], 16).unwrap()).collect();
+        let delta = || ([varint(orders.len(), 4, 7 << 4), name.clone()].concat(), orders.clone());
+        let one = packed(&[blob(size), delta()]);
+        assert_eq!(read_pack(&one, Format::Sha1).unwrap().len(), 1);
+        let bomb = packed(&[vec![blob(size)], (0..100).map(|_| delta()).collect()].concat());
+        assert!(bomb.len() < 1 << 20);
+        is_too_large(&bomb);
+        // More objects than anybody has.
+        let mut many = packed(&[]);
+        many.truncate(8);
+        many.extend(u32::MAX.to_be_bytes());
+        let trailer = Format::Sha1.hash(&[&many]);
+        many.extend(trailer);
+        is_too_large(&many);
+    }
+
+    /// What an object says about its size is not believed.
+    #[test]
+    fn an_object_that_is_larger_than_it_says_is_refused() {
+        let pack = packed(&[(varint(1, 4, 3 << 4), vec![0; OBJECT])]);
+        let error = read_pack(&pack, Format::Sha1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     }
 
     /// Packs as git makes them, with deltas by place and by name.

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use sprag_ledger::Oid;
 
-use super::{Packet, line, next};
+use super::limit::{ABILITIES, REFERENCES, too_large};
+use super::{Packet, Service, line, next};
 use crate::object::Format;
 
 /// What a server can do, and with the old protocol which references it has.
@@ -14,13 +15,15 @@ pub(crate) struct Advert {
     pub(crate) is_v2: bool,
     pub(crate) format: Format,
     abilities: Vec<String>,
-    /// Which references there are; empty in version 2.
+    /// Which references there are; empty in version 2, and for those who want to write.
     pub(crate) refs: Vec<(String, Oid)>,
 }
 
 impl Advert {
-    pub(crate) fn read(stream: &mut dyn Read) -> io::Result<Self> {
+    pub(crate) fn read(stream: &mut dyn Read, service: Service) -> io::Result<Self> {
         let mut advert = Self::default();
+        // Servers list all references to those who want to write, who have no use for them.
+        let keeps = service == Service::UploadPack;
         let mut first = true;
         loop {
             let data = match next(stream)? {
@@ -43,9 +46,15 @@ impl Advert {
             } else if advert.is_v2 {
                 advert.abilities.push(text);
             } else {
-                advert.add_reference(&text);
+                advert.add_reference(&text, keeps);
             }
             first = false;
+            if advert.abilities.len() > ABILITIES {
+                return Err(too_large(format!("it names more than {ABILITIES} abilities")));
+            }
+            if advert.refs.len() > REFERENCES {
+                return Err(too_large(format!("it lists more than {REFERENCES} references")));
+            }
         }
         if advert.abilities.iter().any(|ability| ability == "object-format=sha256") {
             advert.format = Format::Sha256;
@@ -53,10 +62,11 @@ impl Advert {
         Ok(advert)
     }
 
-    fn add_reference(&mut self, text: &str) {
+    fn add_reference(&mut self, text: &str, keeps: bool) {
         let (reference, abilities) = text.split_once('\0').unwrap_or((text, ""));
         self.abilities.extend(abilities.split_whitespace().map(str::to_owned));
-        if let Some((oid, name)) = reference.split_once(' ')
+        if keeps
+            && let Some((oid, name)) = reference.split_once(' ')
             && let Some(oid) = Oid::new(oid)
         {
             self.refs.push((name.to_owned(), oid));
@@ -82,7 +92,7 @@ mod tests {
                 line => put(&mut message, line),
             }
         }
-        Advert::read(&mut &message[..]).unwrap()
+        Advert::read(&mut &message[..], Service::UploadPack).unwrap()
     }
 
     #[test]
@@ -107,7 +117,22 @@ mod tests {
     fn what_the_server_objects_to_is_told() {
         let mut message = Vec::new();
         put(&mut message, "ERR access denied or repository not exported: /x\n");
-        let error = Advert::read(&mut &message[..]).unwrap_err();
+        let error = Advert::read(&mut &message[..], Service::UploadPack).unwrap_err();
         assert!(error.to_string().contains("not exported"));
+    }
+
+    #[test]
+    fn what_nobody_needs_is_not_kept() {
+        let mut message = Vec::new();
+        put(&mut message, "version 2\n");
+        (0..=ABILITIES).for_each(|_| put(&mut message, ""));
+        let error = Advert::read(&mut &message[..], Service::UploadPack).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        let mut message = Vec::new();
+        let oid = "a".repeat(40);
+        (0..1_000).for_each(|at| put(&mut message, format!("{oid} refs/heads/{at}\n")));
+        put_flush(&mut message);
+        let advert = |service| Advert::read(&mut &message[..], service).unwrap().refs.len();
+        assert_eq!((advert(Service::UploadPack), advert(Service::ReceivePack)), (1_000, 0));
     }
 }

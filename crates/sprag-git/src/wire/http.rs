@@ -9,6 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sprag_core::clock::{BootClock, Clock, Moment};
 
+use super::answer::Answer;
 use super::credential::Login;
 use super::stream::Socket;
 use super::{Advert, Failure, Reply, Service, broken};
@@ -19,8 +20,6 @@ use crate::url::HttpUrl;
 /// A connection that was quiet for longer may be closed by the server just as we write to it, and
 /// then nobody would know what became of the request.
 const FRESH: Duration = Duration::from_secs(1);
-/// No answer to us is larger.
-const LARGEST: u64 = 256 << 20;
 /// How often the server may send us elsewhere.
 const REDIRECTS: usize = 3;
 
@@ -38,6 +37,13 @@ struct State {
     login: Option<Login>,
     adverts: HashMap<Service, Arc<Advert>>,
     idle: Option<(Connection, Moment)>,
+}
+
+/// A login that a credential helper knew, and the site that it knew it for.
+#[derive(Debug)]
+struct Asked {
+    site: String,
+    login: Login,
 }
 
 impl Http {
@@ -64,7 +70,11 @@ impl Http {
         let post = || self.send(what, "POST", &path, &kind, &body, service);
         let answer = match post() {
             // Reading again harms nobody.
-            Err(failure) if service == Service::UploadPack && failure.sent => post()?,
+            Err(failure)
+                if service == Service::UploadPack && failure.sent && !failure.is_final() =>
+            {
+                post()?
+            }
             other => other?,
         };
         if answer.status != 200 {
@@ -80,27 +90,24 @@ impl Http {
             return Ok(Arc::clone(known));
         }
         let path = format!("/info/refs?service={}", service.name());
-        let mut asked = None;
+        let mut asked: Option<Asked> = None;
         let mut redirects = 0;
         let answer = loop {
+            let used = self.lock().login.clone();
             let get = || self.send(what, "GET", &path, "", &[], Service::UploadPack);
-            let answer = get().or_else(|_| get())?;
+            let answer =
+                get().or_else(|failure| if failure.is_final() { Err(failure) } else { get() })?;
             match answer.status {
-                401 => {
-                    let (site, user) = {
-                        let state = self.lock();
-                        (state.url.site(), state.url.user.clone())
-                    };
-                    let known = self.lock().login.take();
-                    if let Some(login) = known {
-                        if asked.is_some() {
-                            login.judge(&self.git, &site, false);
+                401 => match used {
+                    Some(used) => {
+                        self.lock().login.take_if(|known| *known == used);
+                        if let Some(asked) = asked {
+                            asked.login.judge(&self.git, &asked.site, false);
                         }
                         return Err(answer.error(what).into());
                     }
-                    asked = Some(Login::ask(&self.git, &site, user.as_deref())?);
-                    self.lock().login.clone_from(&asked);
-                }
+                    None => asked = self.log_in()?.or(asked),
+                },
                 301 | 302 | 307 | 308 if redirects < REDIRECTS => {
                     redirects += 1;
                     self.follow(&answer, &path, what)?;
@@ -116,10 +123,10 @@ impl Http {
             let message = format!("{what}: the server speaks HTTP, but not git; check the URL");
             return Err(GitError::new(Trouble::NotFound, message).into());
         }
-        let advert = Advert::read(&mut &answer.body[..])
+        let advert = Advert::read(&mut &answer.body[..], service)
             .map_err(|e| broken(what, &e, &e.to_string(), self.git.timeout))?;
-        if let Some(login) = asked {
-            login.judge(&self.git, &self.lock().url.site(), true);
+        if let Some(asked) = asked {
+            asked.login.judge(&self.git, &asked.site, true);
         }
         let advert = Arc::new(advert);
         if advert.is_v2 || service == Service::ReceivePack {
@@ -128,22 +135,41 @@ impl Http {
         Ok(advert)
     }
 
+    /// Asks the user's helpers for a login, unless another thread has done so meanwhile.
+    fn log_in(&self) -> Result<Option<Asked>, GitError> {
+        let (site, user, known) = {
+            let state = self.lock();
+            (state.url.site(), state.url.user.clone(), state.login.is_some())
+        };
+        if known {
+            return Ok(None);
+        }
+        let login = Login::ask(&self.git, &site, user.as_deref())?;
+        let mut state = self.lock();
+        if state.url.site() != site {
+            // Another thread was sent elsewhere, where this login does not go.
+            return Ok(None);
+        }
+        state.login = Some(login.clone());
+        Ok(Some(Asked { site, login }))
+    }
+
+    /// Goes where the server sends us. A login is for the site that it was given for, so with one
+    /// we go to no other: neither may it be sent there, nor told to the user's helpers as good there.
     fn follow(&self, answer: &Answer, path: &str, what: &str) -> Result<(), GitError> {
         let state = &mut *self.lock();
         let target = answer.header("location").unwrap_or_default();
-        let moved = target.strip_suffix(path).and_then(|base| state.url.moved(base));
-        let Some(url) = moved else {
-            let message = format!("{what}: the server sends us to {target:?}; use that URL");
-            return Err(GitError::new(Trouble::NotFound, message));
+        let refuse = |why: &str| {
+            let message = format!("{what}: the server sends us to {target:?}{why}; use that URL");
+            GitError::new(Trouble::NotFound, message)
         };
-        if !(url.host == state.url.host && url.port == state.url.port) {
-            // A password is for the host that it was given for.
-            state.login = None;
-        }
+        let moved = target.strip_suffix(path).and_then(|base| state.url.moved(base));
+        let url = moved.ok_or_else(|| refuse(""))?;
         if url.secure != state.url.secure {
-            let message =
-                format!("{what}: the server wants to be asked at {target:?}; use that URL");
-            return Err(GitError::new(Trouble::NotFound, message));
+            return Err(refuse(""));
+        }
+        if !url.is_on_site_of(&state.url) && state.login.is_some() {
+            return Err(refuse(", which is another site, where our login does not go"));
         }
         state.url = url;
         state.idle = None;
@@ -285,160 +311,6 @@ impl Write for Connection {
         match self {
             Self::Plain(socket) => socket.get_mut().flush(),
             Self::Secure(stream) => stream.get_mut().flush(),
-        }
-    }
-}
-
-/// An answer of the server.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-    /// Whether the connection may be used again.
-    keep: bool,
-}
-
-impl Answer {
-    fn read(stream: &mut impl BufRead) -> io::Result<Self> {
-        let bad = |line: &str| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no answer in HTTP"))
-        };
-        loop {
-            let first = text_line(stream)?;
-            let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
-            let status: u16 =
-                status.and_then(|status| status.parse().ok()).ok_or_else(|| bad(&first))?;
-            let mut headers = Vec::new();
-            loop {
-                let line = text_line(stream)?;
-                if line.is_empty() {
-                    break;
-                }
-                let (name, value) = line.split_once(':').ok_or_else(|| bad(&line))?;
-                headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
-                if headers.len() > 200 {
-                    return Err(bad("too many headers"));
-                }
-            }
-            // Such as 100, which only announces the answer.
-            if status < 200 {
-                continue;
-            }
-            let keep = first.starts_with("HTTP/1.1");
-            let mut answer = Self { status, headers, body: Vec::new(), keep };
-            answer.read_body(stream)?;
-            return Ok(answer);
-        }
-    }
-
-    fn read_body(&mut self, stream: &mut impl BufRead) -> io::Result<()> {
-        let is = |name: &str, value: &str| {
-            self.header(name).is_some_and(|found| found.eq_ignore_ascii_case(value))
-        };
-        let (closes, in_chunks) = (is("connection", "close"), is("transfer-encoding", "chunked"));
-        self.keep &= !closes;
-        if in_chunks {
-            return self.read_chunks(stream);
-        }
-        let length = self.header("content-length").and_then(|length| length.parse::<u64>().ok());
-        match length {
-            Some(length) => {
-                stream.take(length.min(LARGEST)).read_to_end(&mut self.body)?;
-                if (self.body.len() as u64) < length {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            None if self.status == 204 || self.status == 304 => {}
-            None => {
-                self.keep = false;
-                stream.take(LARGEST).read_to_end(&mut self.body)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_chunks(&mut self, stream: &mut impl BufRead) -> io::Result<()> {
-        loop {
-            let line = text_line(stream)?;
-            let digits = line.split(';').next().unwrap_or_default().trim();
-            let size = u64::from_str_radix(digits, 16)
-                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a bad chunk in HTTP"))?;
-            if size == 0 {
-                while !text_line(stream)?.is_empty() {}
-                return Ok(());
-            }
-            let before = self.body.len() as u64;
-            if before.saturating_add(size) > LARGEST {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is too large"));
-            }
-            stream.take(size).read_to_end(&mut self.body)?;
-            if self.body.len() as u64 != before + size {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            text_line(stream)?;
-        }
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn error(&self, what: &str) -> GitError {
-        let said = String::from_utf8_lossy(&self.body);
-        let said = said.lines().next().filter(|_| self.body.len() < 500).unwrap_or_default();
-        GitError::said(what, &format!("error: the server returned error: {} {said}", self.status))
-    }
-}
-
-fn text_line(stream: &mut impl BufRead) -> io::Result<String> {
-    let mut line = Vec::new();
-    stream.take(16 << 10).read_until(b'\n', &mut line)?;
-    if line.pop() != Some(b'\n') {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    Ok(String::from_utf8_lossy(&line).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> io::Result<Answer> {
-        Answer::read(&mut text.as_bytes())
-    }
-
-    #[test]
-    fn answers_of_every_length_are_read() {
-        let whole = read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef").unwrap();
-        assert_eq!((&whole.body[..], whole.keep), (&b"abc"[..], true));
-        let chunks =
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n";
-        assert_eq!(read(chunks).unwrap().body, b"abc");
-        let rest = read("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc").unwrap();
-        assert_eq!((&rest.body[..], rest.keep), (&b"abc"[..], false));
-        assert!(
-            !read("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-                .unwrap()
-                .keep
-        );
-    }
-
-    #[test]
-    fn what_is_cut_off_is_no_answer() {
-        for text in [
-            "",
-            "HTTP/1.1 200 OK\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
-            "SSH-2.0-OpenSSH\r\n\r\n",
-        ] {
-            assert!(read(text).is_err(), "{text:?}");
         }
     }
 }

@@ -5,14 +5,18 @@
 //! takes for done, and lists all references of the server each time, as `git ls-remote` does.
 
 mod advert;
+mod answer;
 mod credential;
 mod http;
+mod limit;
 mod packet;
 mod remote;
 mod stream;
 
 pub(crate) use advert::Advert;
+pub(crate) use credential::Login;
 pub(crate) use http::Http;
+pub(crate) use limit::{REFERENCES, too_large};
 pub(crate) use packet::{Packet, line, next, put, put_delimiter, put_flush};
 pub(crate) use remote::Remote;
 
@@ -60,6 +64,11 @@ impl Failure {
         Self { error, sent: false }
     }
 
+    /// Whether it is of no use to ask again: what is too large stays so.
+    pub(crate) fn is_final(&self) -> bool {
+        self.error.trouble() == Trouble::Damaged
+    }
+
     /// The request may have been done.
     pub(crate) const fn after(error: GitError) -> Self {
         Self { error, sent: true }
@@ -76,6 +85,7 @@ impl From<GitError> for Failure {
 pub(crate) fn broken(what: &str, e: &io::Error, said: &str, timeout: Duration) -> GitError {
     match e.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => GitError::timed_out(what, timeout),
+        io::ErrorKind::FileTooLarge => GitError::too_large(what, e),
         _ if !said.trim().is_empty() => GitError::said(what, said),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
             GitError::said(what, "error: the remote end hung up")

@@ -53,12 +53,12 @@ impl Remote {
                 let mut command = git.command([verb]);
                 command.arg(path);
                 with_version(&mut command, service);
-                converse(&mut git.start(&mut command)?, what, git.timeout, request)
+                converse(&mut git.start(&mut command)?, service, what, git.timeout, request)
             }
             Self::Ssh { git, url, command } => {
                 let mut command = ssh(url, command.as_deref(), service);
                 with_version(&mut command, service);
-                converse(&mut git.start(&mut command)?, what, git.timeout, request)
+                converse(&mut git.start(&mut command)?, service, what, git.timeout, request)
             }
             Self::Daemon { git, host, port, path } => {
                 let mut socket = Socket::connect(host, *port, git.timeout)
@@ -72,7 +72,7 @@ impl Remote {
                 super::put(&mut hello, format!("{name} {path}\0host={host}:{port}\0{version}"));
                 std::io::Write::write_all(&mut socket, &hello)
                     .map_err(|e| broken(what, &e, "", git.timeout))?;
-                converse(&mut socket, what, git.timeout, request)
+                converse(&mut socket, service, what, git.timeout, request)
             }
             Self::Http(http) => http.ask(service, what, request),
         }

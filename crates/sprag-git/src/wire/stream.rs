@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use sprag_core::clock::{BootClock, Clock, Moment};
 
-use super::{Advert, Failure, Reply, broken};
+use super::limit::{ANSWER, Limited, REPORT};
+use super::{Advert, Failure, Reply, Service, broken};
 use crate::error::GitError;
 use crate::talk::Talk;
-
-/// No answer to us is larger.
-const LARGEST: u64 = 256 << 20;
 
 /// A server at the other end of a pipe or a socket: it speaks first, then answers once.
 pub(crate) trait Stream: Read + Write {
@@ -99,26 +97,31 @@ impl Stream for Socket {
 /// Hears what the server says first, asks, and hears the answer to its end.
 pub(crate) fn converse(
     stream: &mut dyn Stream,
+    service: Service,
     what: &str,
     timeout: Duration,
     request: &mut dyn FnMut(&Advert) -> Result<Vec<u8>, GitError>,
 ) -> Result<Reply, Failure> {
-    let advert = match Advert::read(stream) {
+    let advert = match Advert::read(&mut Limited::new(&mut *stream, ANSWER), service) {
         Ok(advert) => advert,
         Err(e) if e.kind() == io::ErrorKind::Other => {
             return Err(Failure::before(GitError::said(what, &e.to_string())));
         }
         Err(e) => {
-            let said = if is_late(&e) { String::new() } else { stream.complaints() };
+            let said = if is_hopeless(&e) { String::new() } else { stream.complaints() };
             return Err(Failure::before(broken(what, &e, &said, timeout)));
         }
     };
     let request = request(&advert)?;
+    let limit = match service {
+        Service::UploadPack => ANSWER,
+        Service::ReceivePack => REPORT,
+    };
     let mut body = Vec::new();
     let mut exchange = || {
         stream.write_all(&request)?;
         stream.end_input()?;
-        stream.take(LARGEST).read_to_end(&mut body)
+        Limited::new(&mut *stream, limit).read_to_end(&mut body)
     };
     match exchange() {
         Ok(_) if body.is_empty() && request != b"0000" => {
@@ -128,12 +131,14 @@ pub(crate) fn converse(
         }
         Ok(_) => Ok(Reply { advert: Arc::new(advert), body }),
         Err(e) => {
-            let said = if is_late(&e) { String::new() } else { stream.complaints() };
+            let said = if is_hopeless(&e) { String::new() } else { stream.complaints() };
             Err(Failure::after(broken(what, &e, &said, timeout)))
         }
     }
 }
 
-fn is_late(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+/// Whether there is no use in hearing the other end out.
+fn is_hopeless(e: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, TimedOut, WouldBlock};
+    matches!(e.kind(), TimedOut | WouldBlock | FileTooLarge)
 }

@@ -102,6 +102,7 @@ impl Repo {
         let common = PathBuf::from(said.text());
         let top = first_worktree(&common);
         let remote = remote(&git, rules)?;
+        let git = hide_logins(git, &remote)?;
         let main = match &rules.main {
             Some(main) => main.clone(),
             None => default_branch(&git, &remote)?,
@@ -417,6 +418,17 @@ fn remote(git: &Git, rules: &Rules) -> Result<String> {
                 .fact("name it", "remote = \"NAME\" below [work] in sprag.toml"))
         }
     }
+}
+
+/// Keeps logins in the URLs of the remote out of command lines.
+fn hide_logins(git: Git, remote: &str) -> Result<Git> {
+    let mut hidden = git.clone();
+    for which in ["--all", "--push"] {
+        let urls = git.run(["remote", "get-url", which, remote]);
+        let urls = urls.map_err(|error| repository(&error))?;
+        hidden = urls.text().lines().fold(hidden, Git::hide_login);
+    }
+    Ok(hidden)
 }
 
 /// The branch that the remote calls its own.
