@@ -22,10 +22,13 @@ pub(crate) fn holder(settings: &Settings) -> Holder {
 
 /// Whether a holder is this user on this machine, or has the name that we were given.
 pub(crate) fn is_own(holder: &Holder, settings: &Settings) -> bool {
-    match &settings.holder.value {
-        Some(name) => holder.worker_id == *name,
-        None => holder.worker_id.split('#').next() == Some(&format!("{}@{}", user(), host())),
-    }
+    let (name, worker) = match &settings.holder.value {
+        Some(name) => (name.clone(), Some(holder.worker_id.as_str())),
+        None => (format!("{}@{}", user(), host()), holder.worker_id.split('#').next()),
+    };
+    // In public places it has no names of users and machines in it.
+    let public = sprag::sprag_github::public_holder(&Holder::new(name.clone(), host()));
+    worker.is_some_and(|worker| worker == name || worker == public.worker_id)
 }
 
 fn host() -> String {

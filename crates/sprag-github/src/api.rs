@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 use sprag_core::{Error, ErrorKind, Result};
+use sprag_ledger::in_short;
 
 use crate::budget::{Budget, Heard, Limited, Verdict};
 use crate::call::{Answer, Call, Cost, Method, Urgency};
@@ -13,8 +14,11 @@ use crate::error::error;
 use crate::http::{GRAPHQL, Http};
 use crate::token::Token;
 
-/// How many answers are remembered.
+/// How many answers are remembered, and how many bytes.
 const REMEMBERED: usize = 4096;
+const REMEMBERED_BYTES: usize = 32 << 20;
+/// No list is longer, all of its pages together.
+const LONGEST_LIST: usize = 64 << 20;
 
 /// GitHub's API for one repository.
 #[derive(Debug)]
@@ -26,9 +30,16 @@ pub(crate) struct Api {
     pub(crate) shown: String,
     pub(crate) owner: String,
     pub(crate) repo: String,
-    known: Mutex<HashMap<String, Answer>>,
+    known: Mutex<Known>,
     /// The name of the account, once it was told; nothing if it has none.
     pub(crate) account: OnceLock<Option<String>>,
+}
+
+/// Answers that may be good still.
+#[derive(Debug, Default)]
+struct Known {
+    answers: HashMap<String, Answer>,
+    bytes: usize,
 }
 
 /// Why there is no answer.
@@ -180,9 +191,9 @@ impl Api {
             let cut = ["/git/", "/assignees", "/comments", "/commits"];
             let path = cut.iter().fold(path, |path, part| path.split(part).next().unwrap_or(path));
             let found = self.http.send(&Call::get(path), None).ok()?;
-            let found: Value = serde_json::from_slice(&found.body).ok()?;
+            let found: Value = found.read("the new name").ok()?;
             let name = found.get("full_name").or_else(|| found.get("html_url"))?.as_str()?;
-            Some(name.chars().filter(|c| !c.is_control()).take(200).collect::<String>())
+            Some(in_short(name, 200))
         });
         let shown = &self.shown;
         match follow {
@@ -206,16 +217,34 @@ impl Api {
         }
     }
 
+    /// Counts a page of a list, which must not grow without end.
+    pub(crate) fn count(&self, page: &Answer, of: &str, bytes: &mut usize) -> Result<()> {
+        *bytes = bytes.saturating_add(page.body.len());
+        if *bytes <= LONGEST_LIST {
+            return Ok(());
+        }
+        let most = LONGEST_LIST >> 20;
+        let message = format!("{} has more than {most} MiB of {of}", self.shown);
+        Err(error(ErrorKind::StoreFull, message))
+    }
+
     fn recall(&self, path: &str) -> Option<Answer> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).answers.get(path).cloned()
     }
 
     fn remember(&self, path: &str, answer: &Answer) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.clear();
+        let size = answer.body.len();
+        if size > REMEMBERED_BYTES / 4 {
+            return;
         }
-        known.insert(path.to_owned(), answer.clone());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.answers.len() >= REMEMBERED || known.bytes + size > REMEMBERED_BYTES {
+            *known = Known::default();
+        }
+        known.bytes += size;
+        if let Some(old) = known.answers.insert(path.to_owned(), answer.clone()) {
+            known.bytes -= old.body.len();
+        }
     }
 }
 

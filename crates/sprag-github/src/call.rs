@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sprag_core::{ErrorKind, Result};
+use sprag_ledger::in_short;
 
 use crate::error::error;
 
@@ -134,7 +135,7 @@ impl Answer {
 
     /// What GitHub says in words, cut to a length that fits into a message.
     pub(crate) fn message(&self) -> String {
-        let told = serde_json::from_slice::<Value>(&self.body).ok();
+        let told = self.read::<Value>("an error").ok();
         let text = told.as_ref().and_then(|value| value.get("message")?.as_str());
         let details = told.as_ref().and_then(|value| value.get("errors")?.as_array().cloned());
         let details = details.unwrap_or_default().into_iter().filter_map(|detail| {
@@ -142,11 +143,15 @@ impl Answer {
             Some(text.to_owned())
         });
         let words: Vec<_> = text.map(str::to_owned).into_iter().chain(details).collect();
-        words.join(": ").chars().filter(|c| !c.is_control()).take(300).collect()
+        in_short(&words.join(": "), 300)
     }
 
     /// The body as data.
     pub(crate) fn read<T: DeserializeOwned>(&self, of: &str) -> Result<T> {
+        if values(&self.body) > MOST_VALUES {
+            let message = format!("GitHub's answer about {of} has more than {MOST_VALUES} values");
+            return Err(error(ErrorKind::Corrupt, message));
+        }
         serde_json::from_slice(&self.body).map_err(|e| {
             let message = format!("GitHub's answer about {of} is not understood: {e}");
             error(ErrorKind::Corrupt, message)
@@ -154,15 +159,45 @@ impl Answer {
     }
 }
 
+/// No answer that we understand has more values. Each takes up to a hundred bytes of memory, and
+/// two in the answer.
+const MOST_VALUES: usize = 500_000;
+
+/// How many values a text in JSON has at most.
+fn values(text: &[u8]) -> usize {
+    let (mut in_string, mut escaped, mut values) = (false, false, 1);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Answer;
+    use super::{Answer, MOST_VALUES, values};
+    use serde_json::Value;
+
+    #[test]
+    fn an_answer_of_too_many_values_is_not_read() {
+        assert_eq!(values(br#"{"a,[{\",":[1,2,{"b":""}]}"#), 6);
+        let body = format!("[{}1]", "0,".repeat(MOST_VALUES)).into_bytes();
+        let answer = Answer { body, ..Answer::default() };
+        let error = answer.read::<Value>("refs").unwrap_err();
+        assert!(error.is_corrupt() && error.to_string().contains("more than 500000"), "{error}");
+        assert_eq!(answer.message(), "");
+    }
 
     #[test]
     fn what_github_says_is_repeated_in_short() {
         let body = br#"{"message":"Validation Failed","errors":[{"message":"no\nway"},"odd"]}"#;
         let answer = Answer { body: body.to_vec(), ..Answer::default() };
-        assert_eq!(answer.message(), "Validation Failed: noway: odd");
+        assert_eq!(answer.message(), r"Validation Failed: no\nway: odd");
         let body = format!(r#"{{"message":"{}"}}"#, "x".repeat(10_000)).into_bytes();
         assert_eq!(Answer { body, ..Answer::default() }.message().len(), 300);
         assert_eq!(Answer::default().message(), "");

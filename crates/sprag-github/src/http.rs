@@ -14,8 +14,8 @@ use crate::config::GitHubConfig;
 use crate::error::error;
 use crate::token::Token;
 
-/// No answer that we understand is larger.
-const LARGEST: u64 = 32 << 20;
+/// No answer that we understand is larger: a hundred issues or comments, with room to spare.
+pub(crate) const LARGEST: u64 = 16 << 20;
 const CONNECT: Duration = Duration::from_secs(5);
 /// The version of the API whose answers we know.
 const VERSION: &str = "2022-11-28";
@@ -101,7 +101,13 @@ impl Http {
 
     fn no_answer(&self, call: &Call, cause: &ureq::Error) -> Error {
         let host = self.api.trim_start_matches("https://");
-        let message = format!("{host} did not answer {}: {cause}", call.shown());
+        let message = match cause {
+            ureq::Error::BodyExceedsLimit(_) => {
+                let most = LARGEST >> 20;
+                format!("{host} answered {} with more than {most} MiB: check api", call.shown())
+            }
+            _ => format!("{host} did not answer {}: {cause}", call.shown()),
+        };
         error(ErrorKind::Unavailable, message)
     }
 }

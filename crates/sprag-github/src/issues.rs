@@ -65,10 +65,11 @@ impl HttpClient {
         path: &str,
         query: &str,
     ) -> Result<(Vec<T>, u64)> {
-        let (mut all, mut query, mut date) = (Vec::new(), query.to_owned(), 0);
+        let (mut all, mut query, mut date, mut bytes) = (Vec::new(), query.to_owned(), 0, 0);
         for _ in 0..MAX_PAGES {
             let call = Call::get(format!("{path}?{query}")).urgent(self.urgency);
             let answer = self.api.get(&call)?;
+            self.api.count(&answer, path, &mut bytes)?;
             date = answer.facts.date.unwrap_or(date);
             all.extend(answer.read::<Vec<T>>(path)?);
             match answer.facts.next {

@@ -38,7 +38,7 @@ pub use manager::{
     AcquireOptions, AcquireResult, ConflictStrategy, LockManager, LockManagerConfig, LockMetrics,
     LockStatus,
 };
-pub use mirror::{LockMetadata, LockNote};
+pub use mirror::{LockMetadata, LockNote, public_holder};
 pub use sprag_ledger::Abandoned;
 pub use store::{GitHubStore, open};
 pub use token::Token;

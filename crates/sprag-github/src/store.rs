@@ -16,8 +16,8 @@ use sprag_core::store::{
     Renewed, Request, Takeover,
 };
 use sprag_core::{
-    Capability, Fence, HolderView, LeaseId, LockName, LockView, Loss, Mode, Result, SessionId,
-    Store,
+    Capability, Fence, Holder, HolderView, LeaseId, LockName, LockView, Loss, Mode, Result,
+    SessionId, Store,
 };
 use sprag_ledger::{LedgerStore, Settings};
 
@@ -30,7 +30,7 @@ use crate::error::STORE;
 use crate::issue_of;
 use crate::issues::HttpClient;
 use crate::ledger::GitHubLedger;
-use crate::mirror::{Hints, LockNote, Manner, Mirror};
+use crate::mirror::{Hints, LockNote, Manner, Mirror, public_holder, public_worker};
 use crate::pace::Pace;
 
 /// How long a lease is that nobody gave a length.
@@ -241,6 +241,11 @@ impl GitHubStore {
         Some(note.worker_id)
     }
 
+    /// A holder as it is written where everybody may read it.
+    fn public(&self, holder: &Holder) -> Holder {
+        if self.inner.show_node { holder.clone() } else { public_holder(holder) }
+    }
+
     /// Writes down that this process gives signs of life, so that others leave room for them.
     fn keep(&self, ttl: Duration) {
         if let Some(api) = &self.inner.api {
@@ -354,7 +359,9 @@ impl Store for GitHubStore {
             Takeover::No => None,
             Takeover::Overdue(_) | Takeover::Force => self.holder(request).await,
         };
-        let attempt = self.inner.store.try_acquire(request).await?;
+        // Commits are as public as comments.
+        let holder = self.public(&request.holder);
+        let attempt = self.inner.store.try_acquire(&Request { holder, ..request.clone() }).await?;
         match &attempt {
             Attempt::Held(seen) => pace.saw(&request.name, request.lease, seen, sent),
             Attempt::Granted(grant) => {
@@ -445,7 +452,12 @@ impl Store for GitHubStore {
 
     async fn evict(&self, eviction: &Eviction) -> Result<Evicted> {
         self.inner.pace.changed(&eviction.name);
-        self.inner.store.evict(eviction).await
+        let by = if self.inner.show_node {
+            eviction.by.clone()
+        } else {
+            public_worker(&eviction.by, &Holder::this_process().node_id)
+        };
+        self.inner.store.evict(&Eviction { by, ..eviction.clone() }).await
     }
 
     async fn changed(&self, name: &LockName, lease: LeaseId) {
@@ -473,7 +485,13 @@ impl Store for GitHubStore {
     }
 
     async fn note(&self, entries: &[AuditEntry]) -> Result<()> {
-        self.inner.store.note(entries).await
+        let public = |entry: &AuditEntry| {
+            let mut entry = entry.clone();
+            entry.holder = self.public(&entry.holder);
+            entry
+        };
+        let entries: Vec<_> = entries.iter().map(public).collect();
+        self.inner.store.note(&entries).await
     }
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {

@@ -34,6 +34,8 @@ impl GitHub {
             .abandoned(Abandoned::Freed)
             .notes(true)
             .limits(false)
+            // Holders are compared whole.
+            .show_node(true)
             // Records are written by hand here, and are to be believed at once.
             .lag(Duration::ZERO)
             .poll(Duration::from_millis(5)..=Duration::from_millis(40))
@@ -69,7 +71,7 @@ impl Harness for GitHub {
         let (api, folder) = (self.github.url(), self.folder.path().display());
         Some(format!(
             "github://acme/app?api={api}&token_file={folder}/token&state={folder}&abandoned=freed\
-             &notes=true&limits=false&poll_min_ms=5&poll_max_ms=40"
+             &notes=true&limits=false&show_node=true&poll_min_ms=5&poll_max_ms=40"
         ))
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sprag_core::entropy::{Entropy, OsEntropy};
-use sprag_ledger::{Entry, RefName};
+use sprag_ledger::{Entry, Oid, RefName};
 
 /// What makes a commit unlike all others, be everything else in it the same.
 const NONCE: &str = "\n\nSprag-Nonce: ";
@@ -11,11 +11,15 @@ const COMMENT: &str = "\nSprag-Comment: ";
 /// An entry of another ref that points here, too: it saves a request.
 const ALSO: &str = "\nSprag-Also: ";
 
+/// Where the ref was before a commit that begins anew, as parents say of others.
+const FOLLOWS: &str = "\nSprag-Follows: ";
+
 /// What is in one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) entry: Entry,
     pub(super) comment: Option<u64>,
+    pub(super) follows: Option<Oid>,
     pub(super) also: Vec<(RefName, Entry)>,
 }
 
@@ -29,7 +33,13 @@ struct Also {
 
 impl Message {
     pub(super) const fn new(entry: Entry, comment: Option<u64>) -> Self {
-        Self { entry, comment, also: Vec::new() }
+        Self { entry, comment, follows: None, also: Vec::new() }
+    }
+
+    /// How many bytes it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let entries = [&self.entry].into_iter().chain(self.also.iter().map(|(_, entry)| entry));
+        entries.map(|entry| entry.summary.len() + entry.body.len()).sum()
     }
 
     /// The entry of one of the refs that point here.
@@ -45,6 +55,9 @@ impl Message {
         text.push_str(&format!("{NONCE}{:032x}", OsEntropy.next_u128()));
         if let Some(comment) = self.comment {
             text.push_str(&format!("{COMMENT}{comment}"));
+        }
+        if let Some(follows) = &self.follows {
+            text.push_str(&format!("{FOLLOWS}{follows}"));
         }
         for (name, entry) in &self.also {
             let Entry { summary, body } = entry.clone();
@@ -64,10 +77,11 @@ impl Message {
         let after =
             |mark: &'static str| ours.split(mark).skip(1).filter_map(|it| it.lines().next());
         let comment = after(COMMENT).next().and_then(|id| id.parse().ok());
+        let follows = after(FOLLOWS).next().and_then(Oid::new);
         let also = after(ALSO).filter_map(|line| serde_json::from_str::<Also>(line).ok());
         let also = also.map(|Also { name, summary, body }| (name, Entry { summary, body }));
         let (summary, body) = (summary.to_owned(), body.trim_end_matches('\n').to_owned());
-        Self { entry: Entry { summary, body }, comment, also: also.collect() }
+        Self { entry: Entry { summary, body }, comment, follows, also: also.collect() }
     }
 }
 
@@ -90,7 +104,8 @@ mod tests {
         ] {
             for comment in [None, Some(17)] {
                 for also in [Vec::new(), vec![(session.clone(), beat.clone())]] {
-                    let message = Message { entry: entry.clone(), comment, also };
+                    let follows = comment.and_then(|_| Oid::new("a".repeat(40)));
+                    let message = Message { entry: entry.clone(), comment, follows, also };
                     let text = message.write();
                     assert_ne!(text, message.write());
                     assert_eq!(Message::read(&text), message);

@@ -140,10 +140,11 @@ impl GitHubLedger {
     pub(super) fn matching(&self, prefix: &str) -> Result<Vec<(RefName, Oid)>> {
         let below = prefix.strip_prefix("refs/").unwrap_or(prefix);
         let path = format!("{}/git/matching-refs/{}", self.api.repository, escape(below));
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut page = path.clone();
         for _ in 0..MAX_PAGES {
             let answer = self.api.get(&Call::get(page))?;
+            self.api.count(&answer, prefix, &mut bytes)?;
             for Ref { name, object } in answer.read::<Vec<Ref>>(prefix)? {
                 if let Some(name) =
                     RefName::new(name).filter(|name| name.as_str().starts_with(prefix))
@@ -220,7 +221,7 @@ impl GitHubLedger {
 
     /// A commit and what came before it, the newest first.
     pub(super) fn ancestry(&self, tip: &Oid, limit: usize) -> Result<Vec<(Oid, Message)>, Trouble> {
-        let mut line = Vec::new();
+        let (mut line, mut bytes) = (Vec::new(), 0);
         let path = format!("{}/commits", self.api.repository);
         let mut query = format!("sha={tip}&per_page={}", limit.clamp(1, 100));
         for _ in 0..MAX_PAGES {
@@ -229,6 +230,7 @@ impl GitHubLedger {
             if matches!(answer.status, 404 | 409 | 422) {
                 return Err(Trouble::Unknown(not_yet(tip)));
             }
+            self.api.count(&answer, "history", &mut bytes).map_err(Trouble::Refused)?;
             let listed: Vec<Listed> = answer.read("history").map_err(Trouble::Refused)?;
             for Listed { sha, commit } in listed {
                 let oid = oid(&sha).map_err(Trouble::Refused)?;

@@ -16,7 +16,8 @@ use sprag_core::clock::Clock;
 use sprag_core::{Error, ErrorKind, LeaseId, Result};
 use tokio::sync::Notify;
 
-pub use note::{LockMetadata, LockNote};
+pub(crate) use note::public_worker;
+pub use note::{LockMetadata, LockNote, public_holder};
 pub(crate) use shown::Hints;
 use shown::{Board, Shown, Stage};
 

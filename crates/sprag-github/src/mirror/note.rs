@@ -75,25 +75,14 @@ impl LockNote {
     /// A holder, as everybody may see it.
     pub(crate) fn new(holder: &Holder, fence: Fence, now_unix: u64, show_node: bool) -> Self {
         let now = time::format(now_unix);
-        let Holder { worker_id, node_id, task_info, .. } = holder;
-        let (worker_id, node_id) = if show_node {
-            (worker_id.clone(), node_id.clone())
-        } else {
-            let alias = alias(node_id);
-            // Without a name of its own a worker is called after its machine.
-            let worker = if node_id.is_empty() {
-                worker_id.clone()
-            } else {
-                worker_id.replace(node_id.as_str(), &alias)
-            };
-            (worker, alias)
-        };
+        let shown = if show_node { holder.clone() } else { public_holder(holder) };
+        let Holder { worker_id, node_id, task_info, .. } = shown;
         Self {
             worker_id: shorten(&worker_id),
             node_id: shorten(&node_id),
             claimed_at: now.clone(),
             heartbeat_last: now,
-            task_info: task_info.clone().map(shorten_task),
+            task_info: task_info.map(shorten_task),
             fence: Some(fence),
             ..Self::default()
         }
@@ -133,8 +122,42 @@ impl LockNote {
     }
 }
 
-/// A name for a machine from which nobody finds its real one.
+/// A holder as everybody may see it: without the name of its machine, and of its user where the
+/// worker has no other name. Of the same ones it is the same.
+///
+/// # Examples
+///
+/// ```
+/// use sprag_core::Holder;
+/// use sprag_github::public_holder;
+///
+/// let shown = public_holder(&Holder::new("ada@laptop#4711", "laptop"));
+/// assert!(shown.worker_id.starts_with("node-") && shown.worker_id.ends_with("#4711"));
+/// let named = public_holder(&Holder::new("indexer-3", "laptop"));
+/// assert_eq!(named.worker_id, "indexer-3");
+/// assert_ne!(named.node_id, "laptop");
+/// ```
+pub fn public_holder(holder: &Holder) -> Holder {
+    let worker_id = public_worker(&holder.worker_id, &holder.node_id);
+    Holder { worker_id, node_id: alias(&holder.node_id), ..holder.clone() }
+}
+
+/// The same of a worker's name alone. Without a name of its own a worker is called after its user
+/// and its machine, which stand in front.
+pub(crate) fn public_worker(worker: &str, node: &str) -> String {
+    let Some(at) = worker.find(node).filter(|_| !node.is_empty()) else {
+        return worker.to_owned();
+    };
+    let (named, rest) = worker.split_at(at + node.len());
+    format!("{}{}", alias(named), rest.replace(node, &alias(node)))
+}
+
+/// A name from which nobody finds the real one; an alias stays what it is.
 fn alias(node: &str) -> String {
+    let digits = node.strip_prefix("node-").unwrap_or_default();
+    if digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return node.to_owned();
+    }
     let hash = Sha256::new().chain_update("sprag:node:v1\0").chain_update(node).finalize();
     let digits: String = hash.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
     format!("node-{digits}")

@@ -4,6 +4,7 @@
 mod assignment;
 mod bad_input;
 mod calls;
+mod hostile;
 mod ledger;
 mod limits;
 mod manager;
@@ -11,4 +12,5 @@ mod mirror;
 mod peers;
 mod place;
 mod proof;
+mod public;
 mod real;
