@@ -1,12 +1,17 @@
 //! What the promise of a remote depends on.
 
 use sprag_core::diagnosis::Finding;
+use sprag_ledger::{Oid, RefName};
 
 use crate::error::{GitError, Trouble};
 use crate::ledger::GitLedger;
 
 /// From so many on, a push takes long: each lists all references of the server.
 const MANY: usize = 5000;
+
+/// The histories of so many locks are counted, each up to so many commits.
+const COUNTED: usize = 100;
+const DEPTH: usize = 2_000;
 
 pub(crate) fn examine(ledger: &GitLedger) -> Result<Vec<Finding>, GitError> {
     let mut findings = Vec::new();
@@ -21,6 +26,7 @@ pub(crate) fn examine(ledger: &GitLedger) -> Result<Vec<Finding>, GitError> {
     } else {
         Finding::good(count)
     });
+    findings.push(stored(ledger, &refs));
     match ledger.wire.knows_atomic() {
         Ok(true) => findings.push(Finding::good("the server takes pushes, several at once too")),
         Ok(false) => findings.push(
@@ -36,4 +42,25 @@ pub(crate) fn examine(ledger: &GitLedger) -> Result<Vec<Finding>, GitError> {
         }),
     }
     Ok(findings)
+}
+
+/// What the locks leave in the repository.
+fn stored(ledger: &GitLedger, refs: &[(RefName, Oid)]) -> Finding {
+    let below = |prefix| refs.iter().filter(move |(name, _)| name.as_str().starts_with(prefix));
+    let tips: Vec<Oid> = below(RefName::locks()).map(|(_, tip)| tip.clone()).collect();
+    let sessions = below(RefName::sessions()).count();
+    let text = format!("{} locks and {sessions} sessions are kept", tips.len());
+    let counted = &tips[..tips.len().min(COUNTED)];
+    if counted.is_empty() {
+        return Finding::good(text);
+    }
+    let which =
+        if counted.len() < tips.len() { format!(" of {COUNTED} locks") } else { String::new() };
+    match ledger.wire.commits(counted, DEPTH) {
+        Ok(commits) => {
+            Finding::good(format!("{text}, with {} commits as the history{which}", commits.len()))
+        }
+        Err(error) => Finding::warn(format!("{text}; their history cannot be read: {error}"))
+            .fix("see which lock it is: sprag ls names those that can be read"),
+    }
 }

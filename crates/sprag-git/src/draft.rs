@@ -32,8 +32,10 @@ impl<'a> Draft<'a> {
         let mut changes = Vec::new();
         for (change, nonce) in self.changes.iter().zip(&self.nonces) {
             let (new, unique) = match &change.new {
-                New::Entry(entry) => {
-                    let commit = Commit { parent: change.old.clone(), entry: entry.clone() };
+                New::Entry(entry) | New::Root(entry) => {
+                    let is_root = matches!(change.new, New::Root(_));
+                    let parent = change.old.clone().filter(|_| !is_root);
+                    let commit = Commit { parent, entry: entry.clone() };
                     let object = commit.encode(format, *nonce, self.seconds);
                     let oid = Oid::new(object.oid(format));
                     objects.push(object);

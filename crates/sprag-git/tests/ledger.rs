@@ -2,6 +2,8 @@
 //! with both hashes and both ways to keep references.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may")]
 
+#[path = "ledger/history.rs"]
+mod history;
 #[path = "ledger/hostile.rs"]
 mod hostile;
 
@@ -189,7 +191,7 @@ fn a_remote_that_is_well_is_told_to_be() {
     everywhere(|_, ledger| {
         let findings = ledger.diagnose().unwrap();
         let well = findings.iter().all(|finding| finding.health == Health::Good);
-        assert!(well && findings.len() == 3, "{findings:?}");
+        assert!(well && findings.len() == 4, "{findings:?}");
     });
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sprag_core::diagnosis::Finding;
-use sprag_core::{ErrorKind, Result};
+use sprag_core::{Error, ErrorKind, Result};
+use sprag_ledger::{Ledger, RefName};
 use tokio::sync::oneshot;
 
 use crate::api::Api;
@@ -13,6 +14,7 @@ use crate::call::Call;
 use crate::client::GitHubClient;
 use crate::error::error;
 use crate::issues::HttpClient;
+use crate::ledger::GitHubLedger;
 
 /// What GitHub allows one account, as it documents.
 const REQUESTS_PER_HOUR: u64 = 5_000;
@@ -22,6 +24,10 @@ const COMMENTS_PER_HOUR: u64 = 500;
 const CALLS_PER_SIGN: u64 = crate::budget::RENEWAL_CALLS;
 /// The comment of a lock is refreshed at least so often, with a look before.
 const REFRESHES_PER_HOUR: u64 = 2;
+
+/// The histories of so many locks are counted, each up to so many commits: a request is a hundred.
+const COUNTED: usize = 10;
+const DEPTH: usize = 1_000;
 
 #[derive(Deserialize)]
 struct Repository {
@@ -78,12 +84,36 @@ fn look(api: &Arc<Api>) -> Result<Vec<Finding>> {
     if graphql_limit > 0 {
         left.push_str(&format!(", {graphql} of {graphql_limit} points of GraphQL"));
     }
+    findings.push(stored(api));
     findings.push(if rest * 4 < rest_limit {
         Finding::warn(left).fix("give leases a longer --ttl, or use fewer workers per account")
     } else {
         Finding::good(left)
     });
     Ok(findings)
+}
+
+/// What the locks leave in the repository.
+fn stored(api: &Arc<Api>) -> Finding {
+    let ledger = GitHubLedger::new(Arc::clone(api), Arc::default());
+    let count = || {
+        let locks = ledger.list(RefName::locks())?;
+        let sessions = ledger.list(RefName::sessions())?.len();
+        let text = format!("{} locks and {sessions} sessions are kept", locks.len());
+        let counted = &locks[..locks.len().min(COUNTED)];
+        let histories = counted.iter().map(|(name, _)| ledger.history(name, DEPTH));
+        let commits = histories.map(|history| Ok(history?.len())).sum::<Result<usize>>()?;
+        let which = match locks.len() {
+            0 => return Ok(text),
+            1..=COUNTED => String::new(),
+            _ => format!(" of {COUNTED} locks"),
+        };
+        Ok(format!("{text}, with {commits} commits as the history{which}"))
+    };
+    match count() {
+        Ok(text) => Finding::good(text),
+        Err::<_, Error>(error) => Finding::warn(format!("what is kept cannot be read: {error}")),
+    }
 }
 
 /// What `locks` cost of GitHub's limits per hour if each is held by a worker of its own, all on one

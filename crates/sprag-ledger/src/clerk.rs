@@ -11,7 +11,7 @@ use sprag_core::mailbox::Mailboxes;
 use sprag_core::policy::{Backoff, RetryConfig};
 use sprag_core::record::{Outcome, Record};
 use sprag_core::store::Grant;
-use sprag_core::{Error, ErrorKind, LeaseId, LockName, Result};
+use sprag_core::{Error, ErrorKind, LeaseId, LockName, Result, SessionId};
 
 use crate::job::{Answer, Job, Wish};
 use crate::ledger::{Change, Swapped};
@@ -87,6 +87,10 @@ pub(crate) struct Clerk {
     /// How long from one look to the next while somebody waits, and when that is.
     pub(crate) pace: Duration,
     pub(crate) next_look: Moment,
+    /// Whether the next swap is to have no new beginnings.
+    pub(crate) keeps_history: bool,
+    /// Sessions of the dead that a lock does not speak of any more, and where they are.
+    leftovers: BTreeMap<SessionId, Oid>,
 }
 
 impl Clerk {
@@ -94,7 +98,19 @@ impl Clerk {
         let (presence, pace) = (Presence::new(library.own), *library.settings.poll.start());
         let (waiting, unresolved) = (HashMap::new(), BTreeMap::new());
         let next_look = Moment::NEVER;
-        Self { library, inbox, mailboxes, presence, waiting, unresolved, pace, next_look }
+        let (keeps_history, leftovers) = (false, BTreeMap::new());
+        Self {
+            library,
+            inbox,
+            mailboxes,
+            presence,
+            waiting,
+            unresolved,
+            pace,
+            next_look,
+            keeps_history,
+            leftovers,
+        }
     }
 
     /// Works until the store is closed.
@@ -111,6 +127,18 @@ impl Clerk {
                 self.look();
             }
             self.end_untended();
+            self.clear_leftovers();
+        }
+    }
+
+    /// Removes the sessions of those who died. Whoever finds them dead does it, after the answer.
+    fn clear_leftovers(&mut self) {
+        if self.leftovers.is_empty() {
+            return;
+        }
+        let found = std::mem::take(&mut self.leftovers).into_iter().collect();
+        if let Err(error) = self.library.remove_unnamed(found) {
+            tracing::debug!(%error, "sessions of the dead are left behind");
         }
     }
 
@@ -225,12 +253,14 @@ impl Clerk {
 
     /// Swaps what was planned: all of it, or nothing.
     fn carry_out(&mut self, plan: Plan) -> Carried {
-        let (about, changes): (Vec<_>, Vec<_>) = plan.changes(&self.presence).into_iter().unzip();
+        let tails = self.tails(&plan);
+        let changes = plan.changes(&self.presence, &tails);
+        let (about, changes): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         if changes.is_empty() {
             return self.settle(plan, &about, Vec::new(), self.library.clock.now());
         }
         let sent = self.library.clock.now();
-        match self.library.ledger.swap(&changes) {
+        match self.swap(&about, &changes) {
             // An answer that says less than was asked is none.
             Ok(swapped) if swapped.len() != changes.len() => {
                 self.lose_sight(&about, &changes);
@@ -322,7 +352,10 @@ impl Clerk {
             match about {
                 About::Lock(name) => drop(tips.insert(name.clone(), tip)),
                 About::Ourselves => self.presence.moved(tip, sent),
-                About::Stranger(session) => self.library.witness().forget_session(*session),
+                About::Stranger(session) => {
+                    self.library.witness().forget_session(*session);
+                    self.leftovers.extend(tip.map(|tip| (*session, tip)));
+                }
                 About::Along => {}
             }
         }
@@ -330,6 +363,10 @@ impl Clerk {
         let beats = plan.beats;
         for (name, draft) in plan.drafts {
             if let Some(tip) = tips.remove(&name) {
+                let gone = self.library.silent_and_gone(&draft.base.record, &draft.record);
+                for (session, tip) in gone {
+                    self.leftovers.entry(session).or_insert(tip);
+                }
                 self.unresolved.remove(&name);
                 let copy =
                     Copy { tip, record: draft.record.clone(), as_of: sent, written: Some(sent) };

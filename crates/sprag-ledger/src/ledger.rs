@@ -8,7 +8,7 @@ use sprag_core::diagnosis::Finding;
 use crate::oid::Oid;
 use crate::ref_name::RefName;
 
-/// A place with named references to entries, each of which follows another one.
+/// A place with named references to entries, each of which follows another one, or begins anew.
 ///
 /// All calls block; the store makes them on threads of its own. An implementation may be asked by
 /// several threads at once.
@@ -83,11 +83,25 @@ pub struct Change {
     pub new: New,
 }
 
+impl Change {
+    /// The same, but what came before stays: for places that let no reference begin anew.
+    #[must_use]
+    pub fn following(self) -> Self {
+        match self.new {
+            New::Root(entry) => Self { new: New::Entry(entry), ..self },
+            _ => self,
+        }
+    }
+}
+
 /// Where a reference is to point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum New {
     /// To an entry that is written for it and follows [`Change::old`].
     Entry(Entry),
+    /// To an entry that is written for it and follows nothing, so that the place may forget what
+    /// came before. Compared with [`Change::old`] all the same.
+    Root(Entry),
     /// To something that is there already, such as a branch's commit. Not told apart from a rival
     /// who wants the same, so it only goes along with an entry in the same swap.
     At(Oid),

@@ -6,6 +6,7 @@
 //! follows the one before, so that the chain is the audit trail and the fence never goes back.
 //! Whoever holds locks gives one sign of life for all of them, on the reference of its session.
 
+mod chain;
 mod clerk;
 mod companion;
 mod decide;

@@ -8,7 +8,7 @@ use sprag_core::clock::{Clock, Moment};
 use sprag_core::record::{Context, Expiry, Hold, Record, Wait};
 use sprag_core::{Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, SessionId};
 
-use crate::ledger::{Change, Ledger, New, Swapped};
+use crate::ledger::{Change, Entry, Ledger, New, Swapped};
 use crate::oid::Oid;
 use crate::page;
 use crate::ref_name::RefName;
@@ -16,6 +16,9 @@ use crate::settings::{Abandoned, Settings};
 use crate::shelf::{Copy, Shelf};
 use crate::tended::Tended;
 use crate::witness::{Sign, Witness};
+
+/// How many records are read in one go when all are listed.
+pub(crate) const READ_AT_ONCE: usize = 500;
 
 /// Whose lease is over, whatever else is known.
 #[derive(Debug, Default)]
@@ -104,15 +107,33 @@ impl Library {
         }
         if !unread.is_empty() {
             let (names, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
-            let entries = self.ledger.entries(&tips)?;
+            let mut entries = Vec::new();
+            self.each_entry(&tips, &mut entries)?;
             for ((name, (_, tip)), entry) in names.into_iter().zip(tips).zip(entries) {
-                let record = page::read_lock(&entry).map_err(|error| error.on(&name))?;
+                let read = entry.and_then(|entry| page::read_lock(&entry));
+                let record = read.map_err(|error| error.on(&name))?;
                 let late = self.newer(&name, record.version, sent);
                 let read = Copy { tip: Some(tip), record, as_of: sent, written: None };
                 self.put(name, late.unwrap_or(read));
             }
         }
         self.witness().save();
+        Ok(())
+    }
+
+    /// Reads entries together, or one by one where one of them is damaged, so that it is known
+    /// which.
+    fn each_entry(&self, tips: &[(RefName, Oid)], found: &mut Vec<Result<Entry>>) -> Result<()> {
+        match self.ledger.entries(tips) {
+            Ok(entries) => found.extend(entries.into_iter().map(Ok)),
+            Err(error) if error.is_corrupt() && tips.len() == 1 => found.push(Err(error)),
+            Err(error) if error.is_corrupt() => {
+                let (first, second) = tips.split_at(tips.len() / 2);
+                self.each_entry(first, found)?;
+                self.each_entry(second, found)?;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -202,10 +223,17 @@ impl Library {
         }
         if !unread.is_empty() {
             let (ids, tips): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
-            let entries = self.ledger.entries(&tips)?;
+            let mut entries = Vec::new();
+            self.each_entry(&tips, &mut entries)?;
             for ((id, (_, tip)), entry) in ids.into_iter().zip(tips).zip(entries) {
+                let beat = entry.and_then(|entry| page::read_session(&entry));
+                // What cannot be read, of a newer version perhaps, is alive as long as it moves.
+                let beat = beat.unwrap_or_else(|error| {
+                    tracing::warn!(%error, session = %id, "a damaged session");
+                    tip.fingerprint()
+                });
                 // What was written before the first read returned counts from then.
-                self.witness().saw_session(id, Some(tip), page::read_session(&entry)?, returned);
+                self.witness().saw_session(id, Some(tip), beat, returned);
             }
         }
         self.witness().save();
@@ -305,25 +333,53 @@ impl Library {
         let sessions = self.ledger.list(RefName::sessions())?;
         let ids = sessions.iter().filter_map(|(at, _)| at.to_session());
         self.watch(&ids.filter(|id| *id != self.own).collect())?;
+        let now = self.clock.now();
+        let silent = sessions.into_iter().filter_map(|(at, tip)| {
+            let id = at.to_session().filter(|id| *id != self.own)?;
+            self.witness().is_silent(Sign::Session(id), now, ttl).then_some((id, tip))
+        });
+        self.remove_unnamed(silent.collect())
+    }
+
+    /// The sessions of the dead that one record speaks of and the next one does not.
+    pub(crate) fn silent_and_gone(&self, old: &Record, new: &Record) -> Vec<(SessionId, Oid)> {
+        let stay = self.strangers(new);
+        let ttl = |id: &SessionId| {
+            let holds = old.holders.iter().map(|hold| (hold.session, hold.ttl_ms));
+            let all = holds.chain(old.waiters.iter().map(|wait| (wait.session, wait.ttl_ms)));
+            all.filter(|(session, _)| *session == Some(*id)).map(|(_, ttl)| ttl).max()
+        };
+        let now = self.clock.now();
+        let gone = self.strangers(old).into_iter().filter(|id| !stay.contains(id));
+        gone.filter_map(|id| {
+            let witness = self.witness();
+            let ttl = Duration::from_millis(ttl(&id)?);
+            let tip = witness.session(id)?.tip.clone()?;
+            witness.is_silent(Sign::Session(id), now, ttl).then_some((id, tip))
+        })
+        .collect()
+    }
+
+    /// Deletes those of these sessions that are where they were and that no lock speaks of. Returns
+    /// how many.
+    pub(crate) fn remove_unnamed(&self, sessions: Vec<(SessionId, Oid)>) -> Result<usize> {
+        if sessions.is_empty() {
+            return Ok(0);
+        }
         let sent = self.clock.now();
         let locks = self.ledger.list(RefName::locks())?;
         let locks = locks.into_iter().filter_map(|(at, tip)| Some((at.to_lock()?, at, Some(tip))));
         let locks: Vec<_> = locks.collect();
-        self.take_in_readable(&locks, sent)?;
-        let named: BTreeSet<_> = {
+        let mut named = BTreeSet::new();
+        for chunk in locks.chunks(READ_AT_ONCE) {
+            self.take_in_readable(chunk, sent)?;
             let shelf = self.shelf();
-            let copies = locks.iter().filter_map(|(name, ..)| shelf.get(name));
-            copies.flat_map(|copy| self.strangers(&copy.record)).collect()
-        };
-        let now = self.clock.now();
+            let copies = chunk.iter().filter_map(|(name, ..)| shelf.get(name));
+            named.extend(copies.flat_map(|copy| self.strangers(&copy.record)));
+        }
         let mut deleted = 0;
-        for (at, tip) in sessions {
-            let Some(id) = at.to_session().filter(|id| *id != self.own) else { continue };
-            let silent = self.witness().is_silent(Sign::Session(id), now, ttl);
-            if !silent || named.contains(&id) {
-                continue;
-            }
-            let change = Change { name: at, old: Some(tip), new: New::Nowhere };
+        for (id, tip) in sessions.into_iter().filter(|(id, _)| !named.contains(id)) {
+            let change = Change { name: RefName::session(id), old: Some(tip), new: New::Nowhere };
             let swapped = self.ledger.swap(&[change])?;
             deleted += usize::from(matches!(swapped[..], [Swapped::Done(_)]));
         }

@@ -22,6 +22,7 @@ struct State {
     late: Vec<Vec<Change>>,
     swaps: usize,
     reads: usize,
+    keeps_history: bool,
 }
 
 /// What goes wrong with the next swap.
@@ -52,6 +53,11 @@ impl MemoryLedger {
         late.iter().filter(|changes| done(changes)).count()
     }
 
+    /// Lets no reference begin anew from now on, as servers do that take only fast-forwards.
+    pub fn keep_history(&self) {
+        self.state().keeps_history = true;
+    }
+
     /// How many swaps and how many reads were asked for.
     pub fn requests(&self) -> (usize, usize) {
         let state = self.state();
@@ -75,11 +81,15 @@ impl State {
     }
 
     fn put(&mut self, change: &Change) -> Option<Oid> {
+        let before = match &change.new {
+            New::Entry(_) => change.old.clone(),
+            New::Root(_) | New::At(_) | New::Nowhere => None,
+        };
         let oid = match &change.new {
-            New::Entry(entry) => {
+            New::Entry(entry) | New::Root(entry) => {
                 let (high, low) = (OsEntropy.next_u128(), OsEntropy.next_u128());
                 let oid = Oid::new(format!("{high:032x}{low:032x}"))?;
-                self.entries.insert(oid.clone(), (entry.clone(), change.old.clone()));
+                self.entries.insert(oid.clone(), (entry.clone(), before));
                 oid
             }
             New::At(oid) => oid.clone(),
@@ -122,6 +132,10 @@ impl Ledger for MemoryLedger {
     fn swap(&self, changes: &[Change]) -> Result<Vec<Swapped>> {
         let mut state = self.state();
         state.swaps += 1;
+        if state.keeps_history && changes.iter().any(|one| matches!(one.new, New::Root(_))) {
+            let message = "only fast-forwards are taken";
+            return Err(Error::new(ErrorKind::Refused, Operation::Acquire, message));
+        }
         match state.faults.pop_front() {
             None => Ok(state.swap(changes)),
             Some(Fault::SayNothing) => Ok(Vec::new()),

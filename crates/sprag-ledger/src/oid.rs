@@ -18,6 +18,11 @@ impl Oid {
         (fits && text.bytes().any(|byte| byte != b'0')).then_some(Self(text))
     }
 
+    /// A number that other oids hardly share.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        u64::from_str_radix(&self.0[..16], 16).unwrap_or(u64::MAX)
+    }
+
     /// The digits.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -3,6 +3,8 @@
 //! An entry of a lock has its whole record in the first line, and behind it what happened, for the
 //! audit trail. An entry of a session has the number of its sign of life.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use sprag_core::record::Record;
 use sprag_core::{AuditEntry, Error, ErrorKind, LockName, Operation, Result};
@@ -27,6 +29,33 @@ pub(crate) fn write_lock(name: &LockName, record: &Record, happened: &[AuditEntr
         body.push_str(&entry.to_json());
     }
     Entry { summary, body }
+}
+
+/// Puts what happened before in front of what happened with this entry of a lock.
+pub(crate) fn add_tail(entry: &mut Entry, tail: &[String]) {
+    let (record, happened) = entry.body.split_once('\n').unwrap_or((&entry.body, ""));
+    let lines = [record].into_iter().chain(tail.iter().map(String::as_str));
+    let lines: Vec<_> = lines.chain(happened.lines()).collect();
+    entry.body = lines.join("\n");
+}
+
+/// The newest of what happened with these entries, the newest entry first, as it is written; told
+/// oldest first, each once, in so many bytes at most.
+pub(crate) fn tail_of<'a>(history: impl Iterator<Item = &'a Entry>, bytes: usize) -> Vec<String> {
+    let (mut tail, mut told, mut size) = (Vec::new(), HashSet::new(), 0);
+    let lines =
+        history.flat_map(|entry| entry.body.lines().skip(1).collect::<Vec<_>>().into_iter().rev());
+    for line in lines.filter(|line| AuditEntry::from_json(line).is_ok()) {
+        size += line.len() + 1;
+        if size > bytes {
+            break;
+        }
+        if told.insert(line) {
+            tail.push(line.to_owned());
+        }
+    }
+    tail.reverse();
+    tail
 }
 
 /// Reads the record of a lock.
@@ -88,6 +117,29 @@ mod tests {
         assert_eq!(read_lock(&entry).unwrap(), Record::default());
         assert_eq!(read_happened(&entry), [happened]);
         assert!(read_lock(&Entry { body: String::new(), ..entry }).is_err());
+    }
+
+    #[test]
+    fn what_happened_before_is_taken_along_in_order() {
+        let name = LockName::new("deploy").unwrap();
+        let told = |at| {
+            let (lease, holder) = (LeaseId::from_u128(7), Holder::new("worker-1", "here"));
+            AuditEntry::new(at, name.clone(), AuditKind::Acquired, Fence::ZERO, lease, holder)
+        };
+        let entry = |happened: &[AuditEntry]| write_lock(&name, &Record::default(), happened);
+        // The newest first; one was written twice.
+        let history =
+            [entry(&[told(5)]), entry(&[told(3), told(4)]), entry(&[told(3)]), entry(&[told(1)])];
+        let tail = tail_of(history.iter(), 1 << 20);
+        let mut root = entry(&[told(6)]);
+        add_tail(&mut root, &tail);
+        assert_eq!(read_happened(&root), [told(1), told(3), told(4), told(5), told(6)]);
+        assert_eq!(read_lock(&root).unwrap(), Record::default());
+        let line = told(5).to_json().len() + 1;
+        assert_eq!(tail_of(history.iter(), 2 * line + 1), [told(4).to_json(), told(5).to_json()]);
+        let mut silent = entry(&[]);
+        add_tail(&mut silent, &[]);
+        assert_eq!(silent, entry(&[]));
     }
 
     #[test]

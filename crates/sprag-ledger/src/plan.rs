@@ -8,6 +8,7 @@ use sprag_core::{LeaseId, LockName, SessionId};
 
 use crate::job::Job;
 use crate::ledger::{Change, New};
+use crate::oid::Oid;
 use crate::page;
 use crate::presence::Presence;
 use crate::ref_name::RefName;
@@ -64,12 +65,34 @@ impl Plan {
         self.beats.is_empty() && !self.sign && self.drafts.values().all(|d| d.done.is_empty())
     }
 
-    /// What is to be swapped.
-    pub(crate) fn changes(&self, presence: &Presence) -> Vec<(About, Change)> {
+    /// The locks whose chains have become too long with what is to be written.
+    pub(crate) fn overlong(&self, chain: u64) -> impl Iterator<Item = (&LockName, &Oid)> {
+        let chain = chain.max(1);
+        // What goes along with a swap must not meet a second try of it.
+        let drafts = self.drafts.iter().filter(|_| self.along.is_empty());
+        let overlong = drafts.filter(move |(_, draft)| {
+            draft.changed && draft.base.record.version / chain != draft.record.version / chain
+        });
+        overlong.filter_map(|(name, draft)| Some((name, draft.base.tip.as_ref()?)))
+    }
+
+    /// What is to be swapped. Locks for which a tail is given begin anew with it.
+    pub(crate) fn changes(
+        &self,
+        presence: &Presence,
+        tails: &BTreeMap<LockName, Vec<String>>,
+    ) -> Vec<(About, Change)> {
         let mut changes = Vec::new();
         for (name, draft) in self.drafts.iter().filter(|(_, draft)| draft.changed) {
-            let entry = page::write_lock(name, &draft.record, &draft.happened);
-            let (old, new) = (draft.base.tip.clone(), New::Entry(entry));
+            let mut entry = page::write_lock(name, &draft.record, &draft.happened);
+            let new = match tails.get(name) {
+                Some(tail) => {
+                    page::add_tail(&mut entry, tail);
+                    New::Root(entry)
+                }
+                None => New::Entry(entry),
+            };
+            let old = draft.base.tip.clone();
             let change = Change { name: RefName::lock(name), old, new };
             changes.push((About::Lock(name.clone()), change));
         }

@@ -10,6 +10,9 @@ use crate::oid::Oid;
 use crate::page;
 use crate::ref_name::RefName;
 
+/// How many signs of life are kept; nobody reads more than the last.
+const CHAIN: u64 = 64;
+
 #[derive(Debug)]
 pub(crate) struct Presence {
     pub(crate) id: SessionId,
@@ -68,8 +71,10 @@ impl Presence {
     /// The next sign of life. Whoever takes something over from this session moves its reference
     /// in the same step, so only one of the two can happen.
     pub(crate) fn sign(&self) -> Change {
-        let entry = page::write_session(self.beat + 1);
-        Change { name: self.reference(), old: self.old(), new: New::Entry(entry) }
+        let beat = self.beat + 1;
+        let entry = page::write_session(beat);
+        let new = if beat.is_multiple_of(CHAIN) { New::Root(entry) } else { New::Entry(entry) };
+        Change { name: self.reference(), old: self.old(), new }
     }
 
     /// The end: nothing is bound to it any more.

@@ -43,6 +43,9 @@ pub struct Settings {
     /// Whether a lock is looked at before it is taken, although it is known from before: where a look
     /// is cheap and a swap that is refused is not.
     pub look_first: bool,
+    /// How many changes of one lock are kept as a chain of entries. The next one begins anew, and
+    /// takes the last of what happened along.
+    pub chain: u64,
     /// Whether what only the client knows goes into the trail: each costs a write.
     pub notes: bool,
 }
@@ -64,6 +67,7 @@ impl Settings {
             observations: None,
             lag: Duration::ZERO,
             look_first: false,
+            chain: 512,
             notes: true,
         }
     }

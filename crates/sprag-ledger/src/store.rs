@@ -25,15 +25,13 @@ use crate::clerk::{Clerk, Inbox};
 use crate::companion::Companion;
 use crate::job::{Answer, Job, Wish};
 use crate::ledger::{Change, Ledger};
-use crate::library::{Library, Verdict};
+use crate::library::{Library, READ_AT_ONCE, Verdict};
 use crate::ref_name::RefName;
 use crate::settings::Settings;
 use crate::trail;
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
-/// How many records are read at once for a list.
-const READ_AT_ONCE: usize = 500;
 
 /// Locks on a [`Ledger`].
 ///

@@ -28,7 +28,13 @@ pub(crate) fn read(library: &Library, query: &AuditQuery) -> Result<Vec<AuditEnt
         // What is older than the page cannot be asked for, as each entry tells one thing or more,
         // but for those that tell nothing.
         let limit = if query.after > 0 { TRAIL_LENGTH } else { query.page().saturating_mul(4) };
-        entries.extend(of_one(library, name, limit)?);
+        match of_one(library, name, limit) {
+            // One that cannot be read must not hide what happened to all others.
+            Err(error) if error.is_corrupt() && query.name.is_none() => {
+                tracing::warn!(%error, lock = name.as_str(), "a damaged history is left out");
+            }
+            told => entries.extend(told?),
+        }
     }
     entries.sort_by_key(|entry| entry.sequence);
     let forgotten = entries.len().saturating_sub(TRAIL_LENGTH);

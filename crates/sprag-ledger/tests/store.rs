@@ -1,6 +1,11 @@
 //! What is particular to locks on a ledger: signs of life, takeovers, late swaps, companions.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "store/history.rs"]
+mod history;
+#[path = "store/sessions.rs"]
+mod sessions;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -419,23 +424,6 @@ fn a_session_goes_with_its_last_lock() {
     release(&store, &two);
     let locks = [&one, &two].map(|request| RefName::lock(&request.name));
     assert_eq!(world.references(), locks);
-}
-
-/// What a dead process left is tidied up once nobody's lock speaks of it.
-#[test]
-fn the_sessions_of_the_dead_are_tidied_up() {
-    let world = World::new();
-    let (dead, living) = (world.process(Abandoned::Stays), world.process(Abandoned::Stays));
-    acquire(&dead, &request("deploy"));
-    world.dies(dead);
-    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0);
-    world.clock.advance(TTL * 2);
-    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 0, "its lock speaks of it");
-    let mine = thief("deploy");
-    acquire(&living, &mine);
-    assert_eq!(block_on(living.tidy(TTL)).unwrap(), 1);
-    release(&living, &mine);
-    assert_eq!(world.references(), [RefName::lock(&mine.name)]);
 }
 
 /// An operator who knows that a holder is dead need not wait.

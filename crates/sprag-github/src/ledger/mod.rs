@@ -3,7 +3,8 @@
 //! Reads are conditional, so that looking at what has not changed costs nothing. One ref is
 //! created, or moved *fast-forward only*: since every entry is a commit whose parent is the one
 //! that was read, that is a compare-and-swap. Several refs, and deletions, go by GraphQL, which
-//! compares by itself.
+//! compares by itself; so do commits that begin anew, which are no fast-forwards. For a ref never
+//! comes back to where it was, the two ways can be mixed.
 
 mod cache;
 mod message;
@@ -76,7 +77,10 @@ impl Ledger for GitHubLedger {
         let urgency = urgency(changes);
         match changes {
             [] => Ok(Vec::new()),
-            [one] if one.new != New::Nowhere => Ok(vec![self.swap_one(one, urgency)?]),
+            // What begins anew is no fast-forward.
+            [one] if !matches!(one.new, New::Nowhere | New::Root(_)) => {
+                Ok(vec![self.swap_one(one, urgency)?])
+            }
             several => self.swap_all(several, urgency),
         }
     }
@@ -135,7 +139,14 @@ impl GitHubLedger {
             return ReadBack::Refused;
         };
         match self.ancestry(&tip, LOOK_BACK) {
-            Ok(line) if line.iter().any(|(oid, _)| oid == old) => ReadBack::Refused,
+            // Was it ours that was followed, then what was done is in the record.
+            Ok(line)
+                if line.iter().any(|(oid, message)| {
+                    oid == old || Some(oid) == mine || message.follows.as_ref() == Some(old)
+                }) =>
+            {
+                ReadBack::Refused
+            }
             Ok(_) | Err(_) => ReadBack::Unknown,
         }
     }

@@ -126,9 +126,9 @@ impl GitHubLedger {
             .map(|(change, mine)| self.read_back(&change.name, change.old.as_ref(), mine.as_ref()))
             .collect();
         // An entry is ours alone, and all were swapped with it; what only goes along proves nothing.
-        let own = |change: &Change| matches!(change.new, New::Entry(_));
         let proof = changes.iter().zip(&found).any(|(change, found)| {
-            matches!(found, ReadBack::Done) && (own(change) || !changes.iter().any(own))
+            matches!(found, ReadBack::Done)
+                && (is_written(change) || !changes.iter().any(is_written))
         });
         if proof {
             return Ok(targets.iter().cloned().map(Swapped::Done).collect());
@@ -152,18 +152,18 @@ impl GitHubLedger {
     fn targets(&self, changes: &[Change], urgency: Urgency) -> Result<Vec<Option<Oid>>> {
         let of_lock = |change: &Change| change.name.as_str().starts_with(RefName::locks());
         let is_guest = |change: &Change| change.name.as_str().starts_with(RefName::sessions());
-        let host = changes.iter().position(|c| of_lock(c) && matches!(c.new, New::Entry(_)));
+        let host = changes.iter().position(|c| of_lock(c) && is_written(c));
         let Some(host) = host else {
             return changes.iter().map(|change| self.target(change, Vec::new(), urgency)).collect();
         };
         let guests = changes.iter().filter(|change| is_guest(change));
         let also = guests.filter_map(|change| match &change.new {
-            New::Entry(entry) => Some((change.name.clone(), entry.clone())),
+            New::Entry(entry) | New::Root(entry) => Some((change.name.clone(), entry.clone())),
             New::At(_) | New::Nowhere => None,
         });
         let shared = self.target(&changes[host], also.collect(), urgency)?;
         let target = |(index, change): (usize, &Change)| match &change.new {
-            New::Entry(_) if index == host || is_guest(change) => Ok(shared.clone()),
+            New::Entry(_) | New::Root(_) if index == host || is_guest(change) => Ok(shared.clone()),
             _ => self.target(change, Vec::new(), urgency),
         };
         changes.iter().enumerate().map(target).collect()
@@ -179,10 +179,13 @@ impl GitHubLedger {
         match &change.new {
             New::Nowhere => Ok(None),
             New::At(oid) => Ok(Some(oid.clone())),
-            New::Entry(entry) => {
+            New::Entry(entry) | New::Root(entry) => {
                 let comment = super::issue(&change.name).and_then(|issue| self.hints.get(issue));
-                let message = Message { also, ..Message::new(entry.clone(), comment) };
-                self.commit(message, change.old.as_ref(), urgency).map(Some)
+                let is_root = matches!(change.new, New::Root(_));
+                let follows = change.old.clone().filter(|_| is_root);
+                let message = Message { also, follows, ..Message::new(entry.clone(), comment) };
+                let parent = change.old.as_ref().filter(|_| !is_root);
+                self.commit(message, parent, urgency).map(Some)
             }
         }
     }
@@ -241,6 +244,11 @@ impl GitHubLedger {
         self.tree.get_or_init(|| made.sha);
         Ok(true)
     }
+}
+
+/// Whether it is a commit that is written for it.
+const fn is_written(change: &Change) -> bool {
+    matches!(change.new, New::Entry(_) | New::Root(_))
 }
 
 #[cfg(test)]

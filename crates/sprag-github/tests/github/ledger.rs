@@ -53,6 +53,36 @@ fn a_ref_is_created_once_and_moved_only_from_where_it_is() {
     assert_eq!(history, [(two, entry("two")), (one, entry("one"))]);
 }
 
+/// No fast-forward, and a compare-and-swap all the same, be it alone or with others.
+#[test]
+fn a_ref_that_begins_anew_is_compared_all_the_same() {
+    let place = Place::new();
+    let (ledger, other) = (ledger(&place), ledger(&place));
+    let root = |name: &RefName, old: &Oid, text: &str| Change {
+        new: New::Root(entry(text)),
+        ..change(name, Some(old), text)
+    };
+    let one = done(ledger.swap(&[change(&lock(1), None, "one")])).remove(0).unwrap();
+    let two = done(ledger.swap(&[root(&lock(1), &one, "two")])).remove(0).unwrap();
+    assert_eq!(other.history(&lock(1), 10).unwrap(), [(two.clone(), entry("two"))]);
+    // Rivals who know what was before, in each of the ways that there are.
+    let late = root(&lock(1), &one, "late");
+    assert_eq!(other.swap(std::slice::from_ref(&late)).unwrap(), [Swapped::Refused]);
+    let plain = change(&lock(1), Some(&one), "late");
+    assert_eq!(other.swap(std::slice::from_ref(&plain)).unwrap(), [Swapped::Refused]);
+    for late in [late, plain] {
+        let both = [late, change(&session(), None, "beat")];
+        assert_eq!(other.swap(&both).unwrap(), [Swapped::Refused, Swapped::Aborted]);
+    }
+    // And the chain goes on.
+    let both = [root(&lock(1), &two, "three"), change(&session(), None, "beat")];
+    let tips = done(ledger.swap(&both));
+    let three = tips[0].clone().unwrap();
+    let four = done(other.swap(&[change(&lock(1), Some(&three), "four")])).remove(0).unwrap();
+    let history = ledger.history(&lock(1), 10).unwrap();
+    assert_eq!(history, [(four, entry("four")), (three, entry("three"))]);
+}
+
 #[test]
 fn equal_entries_are_told_apart() {
     let place = Place::new();

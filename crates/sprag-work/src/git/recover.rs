@@ -105,7 +105,14 @@ impl GitSource {
             // Whoever works under it has it locked.
             let Some(mut slip) = self.repo.desk().slip(&note.item)? else { continue };
             let Some(note) = slip.read::<ClaimNote>() else { continue };
-            let view = wait(self.client.inspect(note.item.lock().as_str()))?;
+            let view = match wait(self.client.inspect(note.item.lock().as_str())) {
+                // Whose it is cannot be known; no other item has to wait for that.
+                Err(error) if error.is_corrupt() => {
+                    tracing::warn!(%error, item = %note.item, "a damaged lock is left alone");
+                    continue;
+                }
+                view => view?,
+            };
             let held = view.holders.iter().find(|holder| note.is_about(&holder.holder));
             let recovered = match held {
                 Some(_) if note.detached => continue,
@@ -204,7 +211,10 @@ impl GitSource {
     /// takes the branch away in the same step.
     fn last_claim(&self, item: &ItemName, branch: &str) -> Result<Option<String>> {
         let query = AuditQuery { name: Some(item.lock()), limit: TRAIL, ..AuditQuery::default() };
-        let mut trail = wait(self.client.audit(&query))?;
+        let mut trail = match wait(self.client.audit(&query)) {
+            Err(error) if error.is_corrupt() => return Ok(None),
+            trail => trail?,
+        };
         trail.sort_by_key(|entry| std::cmp::Reverse(entry.fence));
         let only_tells = [AuditKind::Lost, AuditKind::RenewedLate, AuditKind::Refused];
         let newest = trail.first().map(|entry| entry.fence);

@@ -128,7 +128,11 @@ impl GitSource {
 
     /// Whether a claim is the one that has the item on the remote.
     fn is_held(&self, item: &ItemName, id: &str) -> Result<bool> {
-        let view = wait(self.client.inspect(item.lock().as_str()))?;
+        let view = match wait(self.client.inspect(item.lock().as_str())) {
+            // Whose it is cannot be known, so nothing of it is touched.
+            Err(error) if error.is_corrupt() => return Ok(true),
+            view => view?,
+        };
         let mark = format!("(claim {id})");
         let reasons = view.holders.iter().filter_map(|holder| holder.holder.reason.as_deref());
         Ok(reasons.into_iter().any(|reason| reason.ends_with(&mark)))

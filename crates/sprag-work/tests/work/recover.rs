@@ -80,6 +80,31 @@ fn the_branch_of_a_worker_that_was_cut_off_is_no_claim_by_hand() {
 }
 
 #[test]
+fn a_damaged_lock_keeps_no_other_item_from_being_seen_and_recovered() {
+    let world = World::new();
+    let (a, b) = (world.clone_named("a"), world.clone_named("b"));
+    for item in ["x-00000001", "y-00000002"] {
+        place_item(&a, &format!("bugs/readyfordevelopment/{item}"));
+    }
+    let source = world.source(&a, "agent-1");
+    let _claims = ["x", "y"].map(|item| source.claim_named(item, &How::default()).unwrap());
+    let other = world.source(&b, "agent-2");
+    let lock = sprag_core::LockName::new("work/x-00000001").unwrap();
+    let lock = sprag_ledger::RefName::lock(&lock);
+    // A commit of somebody else, and something that is no commit.
+    for damage in ["main", "main:README.md"] {
+        git(&world.remote(), &["update-ref", lock.as_str(), damage]);
+        let board = other.board().unwrap();
+        let owners = board.rows.iter().filter_map(|row| row.owner.as_ref()?.worker.as_deref());
+        assert_eq!(owners.collect::<Vec<_>>(), ["agent-1"], "{damage}");
+        assert_eq!(other.recover(&Recover::default()).unwrap(), [], "{damage}");
+    }
+    let one = Recover { assume_dead: true, items: vec!["y".into()], dry_run: false };
+    let freed = other.recover(&one).unwrap();
+    assert_eq!((freed.len(), freed[0].fate.clone()), (1, Fate::Freed));
+}
+
+#[test]
 fn a_claim_without_a_process_ends_with_its_time() {
     let world = World::new();
     let clone = world.clone_named("a");
