@@ -6,9 +6,10 @@ use sprag::policy::deadlock::Deadlock;
 
 use crate::code::Code;
 use crate::failure::Failure;
+use crate::output::plain::shell_word;
 use crate::output::table::Table;
 use crate::output::time;
-use crate::output::view::{millis, shell_word};
+use crate::output::view::millis;
 
 /// One of them.
 struct Member<'a> {

@@ -6,8 +6,8 @@ use sprag::{Error, ErrorKind, Operation};
 use crate::circle;
 use crate::code::Code;
 use crate::exit::Exit;
-use crate::output::plain::one_line;
-use crate::output::{Output, SCHEMA, view};
+use crate::output::plain::{self, one_line};
+use crate::output::{Output, SCHEMA};
 
 /// The commands that look at the store of `-S`.
 const ON_A_STORE: &[&str] =
@@ -96,7 +96,7 @@ impl Failure {
         let Some(store) = flag else { return self };
         // A name is no secret; of a URL nothing is left out only if there is none in it.
         let plain = !store.contains(':') || sprag::redact(store) == store;
-        let store = if plain { view::shell_word(store) } else { "URL".into() };
+        let store = if plain { plain::shell_word(store) } else { "URL".into() };
         for command in self.0.hints.iter_mut().filter_map(|hint| hint.command.as_mut()) {
             let words = command.strip_prefix("sprag ").unwrap_or_default();
             let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
@@ -134,8 +134,8 @@ impl Failure {
 
     fn to_text(&self, output: &Output) -> String {
         let style = output.err;
-        let mut text =
-            format!("{}: {}", style.bad(&format!("error[{}]", self.0.code.id())), self.0.message);
+        let mut text = format!("{}: ", style.bad(&format!("error[{}]", self.0.code.id())));
+        text += &plain::paragraph(&self.0.message);
         for fact in &self.0.facts {
             text += &format!("\n  {fact}");
         }
@@ -143,6 +143,7 @@ impl Failure {
         let width = commands.map(|hint| hint.what.chars().count()).max().unwrap_or(0);
         for Hint { what, command } in &self.0.hints {
             let hint = style.note("hint:");
+            let (what, command) = (one_line(what), command.as_deref().map(one_line));
             text += &match command {
                 Some(command) => format!("\n{hint} {what:<width$}  {command}"),
                 None => format!("\n{hint} {what}"),

@@ -7,7 +7,7 @@ use sprag::{Error, HolderView, LockView, Wait};
 
 use crate::code::Code;
 use crate::failure::Failure;
-use crate::output::plain::one_line;
+use crate::output::plain::{self, one_line};
 use crate::output::time;
 use crate::output::view;
 use crate::store::Opened;
@@ -44,7 +44,7 @@ pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
         failure =
             failure.fact("queue", format!("{} waiting, longest {longest}", lock.waiters.len()));
     }
-    let word = view::shell_word(name.as_str());
+    let word = plain::shell_word(name.as_str());
     failure
         .fact("store", shown)
         .hint("wait for it", format!("sprag run --wait 10m {word} -- ..."))
@@ -58,7 +58,7 @@ pub(crate) fn describe(lock: &LockView, shown: &str) -> Failure {
 /// The failure for a lock whose holder gives no sign of life.
 fn describe_stale(lock: &LockView, holder: &HolderView, shown: &str) -> Failure {
     let name = &lock.name;
-    let word = view::shell_word(name.as_str());
+    let word = plain::shell_word(name.as_str());
     let silent = silent(holder).map(time::span).unwrap_or_default();
     let limit = time::span(holder.ttl / 3 * 2);
     let message = format!("lock {name:?} is held by a holder that looks dead");

@@ -1,17 +1,29 @@
 //! What is wrong beside the lock, such as on the issue that shows it, said on stderr.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::json;
+use sprag::store;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::output::plain::paragraph;
 use crate::output::{Output, with_schema};
 
 /// Who has something to say that no answer and no error says.
 const TARGET: &str = "sprag::github";
+
+/// The names of the records that a store has left out of a list because they cannot be read.
+static LEFT_OUT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// The names of the records that were left out of lists since this was last asked.
+pub(crate) fn left_out() -> BTreeSet<String> {
+    std::mem::take(&mut *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// Says warnings from now on.
 pub(crate) fn say_them(output: Output) {
@@ -27,7 +39,7 @@ pub(crate) fn say(output: &Output, text: &str) {
     if output.json {
         output.error_line(&with_schema(json!({"warning": text})).to_string());
     } else {
-        output.error_line(&format!("{} {text}", output.err.warn("warning:")));
+        output.error_line(&format!("{} {}", output.err.warn("warning:"), paragraph(text)));
     }
 }
 
@@ -35,7 +47,8 @@ struct Warnings(Output);
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::WARN && metadata.target() == TARGET
+        let known = [TARGET, store::LEFT_OUT].contains(&metadata.target());
+        metadata.is_event() && *metadata.level() <= Level::WARN && known
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -46,6 +59,11 @@ impl Subscriber for Warnings {
         let output = &self.0;
         let mut text = Text::default();
         event.record(&mut text);
+        if event.metadata().target() == store::LEFT_OUT {
+            let lock = text.lock.unwrap_or_else(|| "?".to_owned());
+            LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
+            return;
+        }
         say(output, &text.finish());
     }
 
@@ -67,6 +85,7 @@ impl Subscriber for Warnings {
 struct Text {
     message: String,
     issue: Option<u64>,
+    lock: Option<String>,
     rest: String,
 }
 
@@ -85,9 +104,17 @@ impl Visit for Text {
         }
     }
 
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "lock" => self.lock = Some(value.to_owned()),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         match field.name() {
             "message" => self.message.push_str(&format!("{value:?}")),
+            "lock" => self.lock = Some(format!("{value:?}")),
             _ => self.rest.push_str(&format!(": {value:?}")),
         }
     }

@@ -328,6 +328,10 @@ pub enum Released {
     AlreadyGone(Loss),
 }
 
+/// The target of the events of `tracing` about records that [`Store::list`] leaves out because they
+/// cannot be read. The field `lock` is the name.
+pub const LEFT_OUT: &str = "sprag::left_out";
+
 /// What is asked of [`Store::list`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {

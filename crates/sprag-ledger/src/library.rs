@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sprag_core::clock::{Clock, Moment};
 use sprag_core::record::{Context, Expiry, Hold, Record, Wait};
+use sprag_core::store::LEFT_OUT;
 use sprag_core::{Error, ErrorKind, LeaseId, LockName, LockView, Operation, Result, SessionId};
 
 use crate::ledger::{Change, Entry, Ledger, New, Swapped};
@@ -146,7 +147,8 @@ impl Library {
     ) -> Result<()> {
         match self.take_in(found.to_vec(), sent) {
             Err(error) if error.is_corrupt() && found.len() == 1 => {
-                tracing::warn!(%error, lock = found[0].0.as_str(), "a damaged record is left out");
+                let lock = found[0].0.as_str();
+                tracing::warn!(target: LEFT_OUT, lock, %error, "a record is left out");
                 Ok(())
             }
             Err(error) if error.is_corrupt() => {

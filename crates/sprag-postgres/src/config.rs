@@ -96,6 +96,7 @@ impl fmt::Debug for PostgresConfig {
             .field("namespace", &self.namespace)
             .field("kind", &self.kind)
             .field("tls", &self.tls)
+            .field("has_password", &self.password.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -28,11 +28,21 @@ pub(crate) fn from_postgres(config: &PostgresConfig, source: tokio_postgres::Err
         }
         None => {
             let why = std::error::Error::source(&source).map(ToString::to_string);
+            if why.as_deref() == Some("password missing") {
+                return error(ErrorKind::Refused, no_password(config)).caused_by(source);
+            }
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
             no_answer(config, &format!("cannot be reached ({source}{why})"))
         }
     };
     told.caused_by(source)
+}
+
+fn no_password(config: &PostgresConfig) -> String {
+    format!(
+        "{config} answers, and wants a password, and there is none: set PGPASSWORD, add a line to \
+         ~/.pgpass, name a file with ?password_file=, or put it into the URL"
+    )
 }
 
 /// What the server's answer means for a lock.
@@ -41,7 +51,10 @@ fn explain(config: &PostgresConfig, said: &DbError) -> (ErrorKind, String) {
     match *said.code() {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => (
             ErrorKind::Refused,
-            format!("{config} refused the user or password ({message}): correct them in the URL"),
+            format!(
+                "{config} answers, and refused the user or password ({message}): correct them, in \
+                 the URL, in its password_file, in PGPASSWORD or in ~/.pgpass"
+            ),
         ),
         SqlState::INVALID_CATALOG_NAME => (
             ErrorKind::Refused,

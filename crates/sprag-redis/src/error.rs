@@ -65,10 +65,18 @@ impl Trouble {
         let (kind, message) = match refused.code.as_str() {
             // Of our own scripts.
             "SPRAGCORRUPT" => (ErrorKind::Corrupt, said.clone()),
-            "NOAUTH" | "WRONGPASS" => (
+            "NOAUTH" => (
                 ErrorKind::Refused,
-                format!("{address} refused the user or password: correct them in the URL"),
+                format!(
+                    "{address} answers, and wants a password, and there is none: set \
+                     REDISCLI_AUTH, name a file with ?password_file=, or put it into the URL"
+                ),
             ),
+            "WRONGPASS" => (ErrorKind::Refused, wrong_password(address)),
+            // Of servers before version 6.
+            "ERR" if said.starts_with("invalid password") => {
+                (ErrorKind::Refused, wrong_password(address))
+            }
             "NOPERM" => (
                 ErrorKind::Refused,
                 format!("{address} does not permit that to this user ({said}): extend its ACL"),
@@ -108,7 +116,10 @@ impl Trouble {
             ),
             "ERR" if said.starts_with("AUTH ") => (
                 ErrorKind::Refused,
-                format!("{address} wants no password of this user: take it out of the URL"),
+                format!(
+                    "{address} wants no password of this user: unset REDISCLI_AUTH, or take it \
+                     out of the URL"
+                ),
             ),
             "ERR" if said.contains("DB index") => (
                 ErrorKind::Refused,
@@ -119,6 +130,13 @@ impl Trouble {
         };
         Self::new(kind, message)
     }
+}
+
+fn wrong_password(address: &str) -> String {
+    format!(
+        "{address} answers, and refused the user or password: correct them, in the URL, in its \
+         password_file or in REDISCLI_AUTH"
+    )
 }
 
 impl From<Trouble> for Error {

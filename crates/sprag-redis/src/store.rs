@@ -16,8 +16,8 @@ use sprag_core::evictions::Evictions;
 use sprag_core::record::wire::{Answer, clock_only};
 use sprag_core::record::{Command, Outcome, Record};
 use sprag_core::store::{
-    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
-    Renewal, Renewed, Request, renewal_limit,
+    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, LEFT_OUT, Listing, Page,
+    Released, Renewal, Renewed, Request, renewal_limit,
 };
 use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{
@@ -447,14 +447,15 @@ impl Store for RedisStore {
         let mut after = listing.after.clone();
         let mut locks: Vec<LockView> = Vec::new();
         loop {
-            let names = names::page(self, listing, after.as_ref(), PAGE).await?;
+            let (names, more) = names::page(self, listing, after.as_ref(), PAGE).await?;
             let Some(last) = names.last().cloned() else { break };
             let looks = names.iter().map(|name| self.look(Operation::List, name));
-            for view in join_all(looks).await {
+            for (name, view) in names.iter().zip(join_all(looks).await) {
                 // A damaged record must not hide the others.
                 let view = match view {
                     Err(error) if error.is_corrupt() => {
-                        tracing::warn!(%error, "a damaged record is left out");
+                        let lock = name.as_str();
+                        tracing::warn!(target: LEFT_OUT, lock, %error, "a record is left out");
                         continue;
                     }
                     view => view?,
@@ -466,7 +467,7 @@ impl Store for RedisStore {
                     locks.push(view);
                 }
             }
-            if locks.len() > limit || names.len() < PAGE {
+            if locks.len() > limit || !more {
                 break;
             }
             after = Some(last);

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 use sprag_core::record::Record;
+use sprag_core::store::LEFT_OUT;
 use sprag_core::{Error, LockName, Result};
 
 use crate::database::{Database, HIGH_WATER};
@@ -97,8 +98,10 @@ impl Database {
         let rows = statement.query(params![from, after, contended]);
         let mut rows = rows.map_err(|e| self.error(e))?;
         while let Some(row) = rows.next().map_err(|e| self.error(e))? {
-            let name = row.get_ref(5).and_then(|name| Ok(name.as_str()?));
-            let name = name.map_err(|e| self.error(e))?;
+            let Ok(name) = row.get_ref(5).and_then(|name| Ok(name.as_str()?)) else {
+                tracing::warn!(target: LEFT_OUT, lock = "(no text)", "a record is left out");
+                continue;
+            };
             if !visit(name, self.read(name, row, Reach::All))? {
                 break;
             }

@@ -17,8 +17,8 @@ use sprag_core::diagnosis::Finding;
 use sprag_core::evictions::Evictions;
 use sprag_core::record::{Command, Context, Outcome};
 use sprag_core::store::{
-    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, Listing, Page, Released,
-    Renewal, Renewed, Request,
+    Attempt, Bind, Conversion, Converted, Evicted, Eviction, Grant, LEFT_OUT, Listing, Page,
+    Released, Renewal, Renewed, Request,
 };
 use sprag_core::{Capability, LeaseId, Level, LockName, LockView, Loss, Operation, Result, Store};
 
@@ -304,13 +304,17 @@ impl Store for SqliteStore {
                 if !name.starts_with(&listing.prefix) {
                     return Ok(false);
                 }
-                let name = LockName::new(name)?;
+                // One damaged record must not hide the other locks.
+                let left_out = |error: sprag_core::Error| {
+                    tracing::warn!(target: LEFT_OUT, lock = name, %error, "a record is left out");
+                    Ok(true)
+                };
+                let name = match LockName::new(name) {
+                    Ok(name) => name,
+                    Err(error) => return left_out(error),
+                };
                 let loaded = match loaded {
-                    // One damaged record must not hide the other locks.
-                    Err(error) if error.is_corrupt() => {
-                        tracing::warn!(%error, "a damaged record is not listed");
-                        return Ok(true);
-                    }
+                    Err(error) if error.is_corrupt() => return left_out(error),
                     loaded => loaded?,
                 };
                 let view = loaded.record.view(&name, &context);

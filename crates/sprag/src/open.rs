@@ -5,12 +5,16 @@ mod git;
 #[cfg(feature = "github")]
 mod github;
 mod memory;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod password;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
+#[cfg(feature = "postgres")]
+mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;

@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use super::value;
+
 /// List the locks that are held or waited for
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
@@ -14,6 +16,10 @@ pub(crate) struct Ls {
     /// Show the locks that stand beside others too: NAME#0 for a slot, NAME#done for a mark
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// At most so many; it says if there are more
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = value::count)]
+    pub(crate) limit: usize,
     /// Show it again whenever something changes
     #[arg(short, long)]
     pub(crate) watch: bool,

@@ -36,3 +36,11 @@ pub(crate) fn lock_names(text: &str) -> Result<Vec<LockName>, String> {
 pub(crate) fn lease(text: &str) -> Result<LeaseId, String> {
     text.parse().map_err(|_| "a lease id has 32 hexadecimal digits; see SPRAG_LEASE".to_owned())
 }
+
+/// A number of things, of which there is one at least.
+pub(crate) fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a number from 1 on".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}

@@ -13,8 +13,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::held;
 use crate::output::plain::one_line;
+use crate::output::plain::shell_word;
 use crate::output::time;
-use crate::output::view::{self, shell_word};
+use crate::output::view;
 use crate::store::Opened;
 
 /// Breaks the holders that carry the token.

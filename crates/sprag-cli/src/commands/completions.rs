@@ -7,6 +7,7 @@ use super::{Outcome, ls};
 use crate::args::{Cli, Complete, Completions, Shell};
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::output::plain::one_line;
 use crate::slot;
 use crate::store::Opened;
 
@@ -37,7 +38,10 @@ pub(crate) fn complete(args: &Complete, context: &Context) -> Outcome {
         Place::Stores => stores(context),
         Place::Elsewhere => Vec::new(),
     };
-    for answer in answers.iter().filter(|answer| answer.starts_with(last.as_str())) {
+    // A name that cannot be shown as it is cannot be typed either.
+    let fits =
+        |answer: &&String| answer.starts_with(last.as_str()) && one_line(answer) == answer.as_str();
+    for answer in answers.iter().filter(fits) {
         context.output.line(answer);
     }
     Ok(Exit::OK)

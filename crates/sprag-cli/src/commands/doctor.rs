@@ -7,11 +7,12 @@ use sprag::diagnosis::{Finding, Health};
 use sprag::record::Expiry;
 use sprag::{Capability, LockName, StoreKind};
 
-use super::{Outcome, stores};
+use super::{Outcome, ls, stores};
 use crate::args::Doctor;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 use crate::output::style::Style;
 use crate::output::time;
 use crate::output::view::millis;
@@ -27,12 +28,19 @@ pub(crate) fn examine(args: &Doctor, context: &Context) -> Outcome {
     context.block_on(async {
         // What is kept for ever, and costs requests that are counted, is not tried a hundred times.
         let counted = opened.capability().expiry == Expiry::Observed;
-        let rounds = measure(&opened, if counted { 1 } else { args.rounds }).await?;
+        let wanted = if counted { 1 } else { args.rounds };
+        let rounds = measure(&opened, wanted).await?;
         let median = rounds[rounds.len() / 2];
         let worst = rounds[rounds.len() - 1];
         let able = opened.capability();
         let mut findings = vec![speed(median, worst, rounds.len())];
+        if wanted < args.rounds {
+            let text = format!("{wanted} round instead of {}, as each costs requests", args.rounds);
+            findings.push(Finding::note(text));
+        }
         findings.extend(opened.store().diagnose().await?);
+        let (records, truncated) = records(&opened, counted).await;
+        findings.push(records);
         findings.extend(forecast(args.locks, able, context.settings.ttl.value));
         findings.push(Finding::note(format!("promises {}", able.level)));
         let kind = sprag::stores().iter().find(|kind| kind.scheme == able.store);
@@ -46,6 +54,8 @@ pub(crate) fn examine(args: &Doctor, context: &Context) -> Outcome {
                 "healthy": !failed,
                 "median_us": micros(median),
                 "worst_us": micros(worst),
+                "rounds": rounds.len(),
+                "truncated": truncated,
                 "can": stores::abilities(able),
                 "findings": findings.iter().map(to_json).collect::<Vec<_>>(),
             }));
@@ -80,6 +90,32 @@ async fn measure(opened: &Opened, rounds: u32) -> Result<Vec<Duration>, Failure>
     }
     times.sort();
     Ok(times)
+}
+
+/// Whether the records of the locks in use can be read, and whether some were not looked at.
+async fn records(opened: &Opened, counted: bool) -> (Finding, bool) {
+    if counted {
+        let text = "the records of the locks were not read, as that costs requests: see sprag ls";
+        return (Finding::note(text), true);
+    }
+    let listed = match ls::read_up_to(ls::MAX_LOCKS, opened, None).await {
+        Ok(listed) => listed,
+        Err(failure) => {
+            let text = format!("the locks in use cannot be listed: {}", failure.message());
+            return (Finding::note(text), true);
+        }
+    };
+    let what = match listed.truncated {
+        true => format!("the records of the first {} locks in use", listed.locks.len()),
+        false => "the records of all locks in use".to_owned(),
+    };
+    if listed.unreadable.is_empty() {
+        return (Finding::good(format!("{what} can be read")), listed.truncated);
+    }
+    let names: Vec<_> = listed.unreadable.iter().map(String::as_str).collect();
+    let text = format!("{what} can be read, but for {}", names.join(", "));
+    let fix = "sprag show NAME says what is wrong with each";
+    (Finding::warn(text).fix(fix), listed.truncated)
 }
 
 /// What a number of locks would cost, where requests are counted.
@@ -123,8 +159,8 @@ fn line(finding: &Finding, style: Style) -> String {
         Health::Warn => style.warn("WARN "),
         Health::Fail => style.bad("FAIL "),
     };
-    let fix = finding.fix.as_ref().map(|fix| format!("  -> {fix}")).unwrap_or_default();
-    format!("{mark} {}{fix}", finding.text)
+    let fix = finding.fix.as_ref().map(|fix| format!("  -> {}", one_line(fix)));
+    format!("{mark} {}{}", one_line(&finding.text), fix.unwrap_or_default())
 }
 
 fn to_json(finding: &Finding) -> Value {

@@ -21,12 +21,19 @@ pub(crate) fn show(args: &Log, context: &Context) -> Outcome {
     let opened = Opened::open(&context.settings)?;
     let output = &context.output;
     context.block_on(async {
-        let mut query = AuditQuery { name: args.name.clone(), after: 0, limit: args.lines };
-        // A limit of 0 would mean the store's own.
-        let entries = if args.lines == 0 { Vec::new() } else { opened.audit(&query).await? };
+        // One more than wanted tells whether there are more.
+        let limit = args.lines.saturating_add(1);
+        let mut query = AuditQuery { name: args.name.clone(), after: 0, limit };
+        let mut entries = opened.audit(&query).await?;
+        let older = entries.len().saturating_sub(args.lines);
+        entries.drain(..older);
         if output.json && !args.follow {
-            output.answer(json!({"entries": entries.iter().map(to_json).collect::<Vec<_>>()}));
+            let entries: Vec<_> = entries.iter().map(to_json).collect();
+            output.answer(json!({"entries": entries, "truncated": older > 0}));
             return Ok(Exit::OK);
+        }
+        if older > 0 && !args.follow {
+            output.note("older entries are left out; -n N shows more");
         }
         print(&entries, output);
         if !args.follow {

@@ -1,5 +1,6 @@
 //! `sprag ls`: the locks that are held or waited for.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,31 +12,42 @@ use crate::args::{Column, Ls};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 use crate::output::table::Table;
 use crate::output::{time, view};
 use crate::store::Opened;
-use crate::{done, identity, slot};
+use crate::{done, identity, slot, warnings};
 
-/// More are not read: nobody reads them either.
-const MAX_LOCKS: usize = 10_000;
+/// More are not read, unless somebody says so.
+pub(super) const MAX_LOCKS: usize = 10_000;
+
+/// What was read of the locks of a store.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) locks: Vec<LockView>,
+    /// Whether there are more.
+    pub(super) truncated: bool,
+    /// The names of records that cannot be read.
+    pub(super) unreadable: BTreeSet<String>,
+}
 
 /// Lists the locks.
 pub(crate) fn list(args: &Ls, context: &Context) -> Outcome {
     let opened = Opened::open(&context.settings)?;
-    let read = async || -> Result<Vec<LockView>, Failure> {
-        let mut locks = read(&opened, args.prefix.as_deref()).await?;
+    let read = async || -> Result<Listed, Failure> {
+        let mut listed = read_up_to(args.limit, &opened, args.prefix.as_deref()).await?;
         if !args.all {
-            slot::hide(&mut locks);
+            slot::hide(&mut listed.locks);
         }
-        Ok(locks)
+        Ok(listed)
     };
     context.block_on(async {
         if args.watch {
             return watch::repeat(
                 context,
                 read,
-                |locks: &Vec<_>| locks.iter().map(watch::shape).collect(),
-                |locks| print(args, context, locks),
+                |listed: &Listed| listed.locks.iter().map(watch::shape).collect(),
+                |listed| print(args, context, listed),
             )
             .await;
         }
@@ -46,20 +58,47 @@ pub(crate) fn list(args: &Ls, context: &Context) -> Outcome {
 
 /// All locks whose names begin with `prefix`, in order.
 pub(super) async fn read(opened: &Opened, prefix: Option<&str>) -> Result<Vec<LockView>, Failure> {
+    Ok(read_up_to(MAX_LOCKS, opened, prefix).await?.locks)
+}
+
+/// The first locks whose names begin with `prefix`, in order.
+pub(super) async fn read_up_to(
+    limit: usize,
+    opened: &Opened,
+    prefix: Option<&str>,
+) -> Result<Listed, Failure> {
     let prefix = prefix.unwrap_or_default().to_owned();
     let mut listing = Listing { prefix, ..Listing::default() };
-    let mut locks = Vec::new();
+    let mut listed = Listed::default();
     loop {
         let page = opened.list(&listing).await?;
-        locks.extend(page.locks);
+        listed.locks.extend(page.locks);
         listing.after = page.next;
-        if listing.after.is_none() || locks.len() >= MAX_LOCKS {
-            return Ok(locks);
+        listed.unreadable.extend(warnings::left_out());
+        if listing.after.is_none() || listed.locks.len() >= limit {
+            listed.truncated = listing.after.is_some() || listed.locks.len() > limit;
+            listed.locks.truncate(limit);
+            return Ok(listed);
         }
     }
 }
 
-fn print(args: &Ls, context: &Context, locks: &[LockView]) {
+/// Says what is not in a list.
+pub(super) fn say_what_is_missing(listed: &Listed, context: &Context) {
+    if listed.truncated {
+        let shown = listed.locks.len();
+        context.output.line(&format!(
+            "these are the first {shown}, there are more: name a PREFIX, or say --limit N"
+        ));
+    }
+    if !listed.unreadable.is_empty() {
+        let names: Vec<_> = listed.unreadable.iter().map(|name| one_line(name)).collect();
+        context.output.line(&format!("left out, cannot be read: {}", names.join(", ")));
+    }
+}
+
+fn print(args: &Ls, context: &Context, listed: &Listed) {
+    let locks = &listed.locks;
     let own = |lock: &LockView| {
         lock.holders.iter().any(|holder| identity::is_own(&holder.holder, &context.settings))
     };
@@ -75,7 +114,13 @@ fn print(args: &Ls, context: &Context, locks: &[LockView]) {
                 fields
             })
             .collect();
-        output.answer(json!({"locks": locks, "waiters": waiters, "stale": stale}));
+        output.answer(json!({
+            "locks": locks,
+            "waiters": waiters,
+            "stale": stale,
+            "truncated": listed.truncated,
+            "unreadable": listed.unreadable,
+        }));
         return;
     }
     let columns = if args.columns.is_empty() { &Column::STANDARD[..] } else { &args.columns };
@@ -96,6 +141,7 @@ fn print(args: &Ls, context: &Context, locks: &[LockView]) {
         plural(locks.len(), "lock"),
         plural(waiters, "waiter")
     ));
+    say_what_is_missing(listed, context);
 }
 
 const fn heading(column: Column) -> &'static str {

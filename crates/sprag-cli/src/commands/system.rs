@@ -10,7 +10,7 @@ use crate::code::Code;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::view::shell_word;
+use crate::output::plain::shell_word;
 
 /// Makes the store and the group for which it is, where they are missing.
 pub(crate) fn make(group: &str, context: &Context) -> Outcome {

@@ -6,13 +6,15 @@ use serde_json::{Value, json};
 use sprag::store::Listing;
 use sprag::{LockName, LockView, PartyId};
 
+use super::ls::Listed;
 use super::{Outcome, suggest};
 use crate::args::Why;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::held;
+use crate::output::plain::one_line;
 use crate::store::Opened;
+use crate::{held, warnings};
 
 /// More pages of contended locks are not read.
 const MAX_PAGES: usize = 64;
@@ -21,7 +23,7 @@ const MAX_PAGES: usize = 64;
 pub(crate) fn why(args: &Why, context: &Context) -> Outcome {
     let opened = Opened::open(&context.settings)?;
     context.block_on(async {
-        let mut locks = contended(&opened).await?;
+        let Listed { mut locks, truncated, unreadable } = contended(&opened).await?;
         let names = match &args.name {
             Some(name) => {
                 if !locks.iter().any(|lock| lock.name == *name) {
@@ -35,7 +37,9 @@ pub(crate) fn why(args: &Why, context: &Context) -> Outcome {
         let answers: Vec<_> = names.iter().map(|name| graph.explain(name)).collect();
         if context.output.json {
             let answers: Vec<Value> = answers.iter().map(Answer::to_json).collect();
-            context.output.answer(json!({"locks": answers}));
+            context.output.answer(
+                json!({"locks": answers, "truncated": truncated, "unreadable": unreadable}),
+            );
             return Ok(Exit::OK);
         }
         if answers.is_empty() {
@@ -46,6 +50,14 @@ pub(crate) fn why(args: &Why, context: &Context) -> Outcome {
                 context.output.line(line);
             }
         }
+        if truncated {
+            let text = "there are more locks that somebody waits for, which were not looked at";
+            context.output.line(text);
+        }
+        if !unreadable.is_empty() {
+            let names: Vec<_> = unreadable.iter().map(|name| one_line(name)).collect();
+            context.output.line(&format!("left out, cannot be read: {}", names.join(", ")));
+        }
         if let (Some(name), [answer]) = (&args.name, &answers[..])
             && answer.unused
         {
@@ -55,18 +67,20 @@ pub(crate) fn why(args: &Why, context: &Context) -> Outcome {
     })
 }
 
-async fn contended(opened: &Opened) -> Result<Vec<LockView>, Failure> {
+async fn contended(opened: &Opened) -> Result<Listed, Failure> {
     let mut listing = Listing { contended: true, ..Listing::default() };
-    let mut locks = Vec::new();
+    let mut listed = Listed::default();
     for _ in 0..MAX_PAGES {
         let page = opened.list(&listing).await?;
-        locks.extend(page.locks);
+        listed.locks.extend(page.locks);
         listing.after = page.next;
         if listing.after.is_none() {
             break;
         }
     }
-    Ok(locks)
+    listed.truncated = listing.after.is_some();
+    listed.unreadable = warnings::left_out();
+    Ok(listed)
 }
 
 /// The locks that somebody waits for.

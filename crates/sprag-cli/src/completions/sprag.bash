@@ -10,6 +10,12 @@ _sprag() {
         local colon="${current%"${current##*:}"}"
         COMPREPLY=("${COMPREPLY[@]#"$colon"}")
     fi
+    # Names of locks are written by others, and may be commands.
+    local at
+    for at in "${!COMPREPLY[@]}"; do
+        [[ "${COMPREPLY[at]}" == *[!A-Za-z0-9/._+:@%,=-]* ]] &&
+            printf -v "COMPREPLY[$at]" %q "${COMPREPLY[at]}"
+    done
     [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *: ]] && compopt -o nospace
 }
 complete -o default -F _sprag sprag

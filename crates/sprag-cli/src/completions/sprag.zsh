@@ -5,7 +5,7 @@ _sprag() {
     answers=("${(@f)$(sprag __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     answers=("${(@)answers:#}")
     if (( ${#answers} )); then
-        compadd -Q -- "${answers[@]}"
+        compadd -- "${answers[@]}"
     else
         _files
     fi

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::code::Code;
 use crate::failure::Failure;
-use crate::output::view::shell_word;
+use crate::output::plain::shell_word;
 
 /// The variables that any file may read; `sprag explain config` lists them.
 const OPEN_VARIABLES: &[&str] =
@@ -116,12 +116,24 @@ pub(super) fn of_url(text: &str, env: &impl Fn(&str) -> Option<String>) -> Optio
     if let Some(secret) = secrets.and_then(|(_, names)| names.iter().find(is_set)) {
         return Some(format!("would be sent the secret in {secret}"));
     }
+    if family.starts_with("postgres") && has_password_for_all(env) {
+        return Some("would be sent a password that ~/.pgpass has for every host".to_owned());
+    }
     match scheme.as_str() {
         "github" => of_repository(rest.trim_matches('/')),
         "git+file" => of_repository_here(Path::new(rest.strip_prefix("//")?)),
         "git" if !rest.starts_with("//") => of_remote(rest),
         _ => None,
     }
+}
+
+/// Whether the file with passwords for PostgreSQL has one for whichever host asks.
+fn has_password_for_all(env: &impl Fn(&str) -> Option<String>) -> bool {
+    let named = env("PGPASSFILE").filter(|path| !path.is_empty());
+    let usual = || env("HOME").map(|home| format!("{home}/.pgpass"));
+    let file = named.or_else(usual).filter(|path| Path::new(path).is_file());
+    let text = file.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    text.lines().any(|line| line.starts_with("*:"))
 }
 
 /// A password with an ampersand in it looks like a parameter, and is not shown.
@@ -132,6 +144,7 @@ fn shown_parameter(name: &str) -> String {
         "password",
         "password_file",
         "sentinel_password",
+        "service",
         "show_node",
         "sslrootcert",
         "state",

@@ -8,7 +8,7 @@ use super::trust::{Standing, TrustList, Unsafe, read_found};
 use super::{Origin, Row, Setting, environment};
 use crate::code::Code;
 use crate::failure::Failure;
-use crate::output::view::shell_word;
+use crate::output::plain::shell_word;
 
 /// The file of a project, and what in it does not count.
 #[derive(Clone, Debug, Default)]

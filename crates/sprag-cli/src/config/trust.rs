@@ -100,7 +100,7 @@ impl Owner {
             return Err((format!("belongs to user {}, and you are user {me}", self.user), None));
         }
         if self.mode & 0o022 != 0 {
-            let file = crate::output::view::shell_word(&path.display().to_string());
+            let file = crate::output::plain::shell_word(&path.display().to_string());
             return Err((
                 format!("can be changed by others (mode {:03o})", self.mode & 0o777),
                 Some(format!("chmod go-w {file}")),

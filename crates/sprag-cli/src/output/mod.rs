@@ -74,13 +74,12 @@ impl Output {
     /// Says on stderr what goes on, unless it is to be quiet.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            self.error_line(&format!("sprag: {text}"));
+            self.error_line(&format!("sprag: {}", plain::paragraph(text)));
         }
     }
 
     fn write(&self, mut to: impl Write, text: &str) -> io::Result<()> {
-        // JSON escapes what it has to by itself.
-        let text = if self.json { text.into() } else { plain::harmless(text) };
+        let text = if self.json { plain::json(text) } else { plain::terminal(text) };
         to.write_all(text.as_bytes())?;
         to.write_all(b"\n")?;
         to.flush()

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use super::plain;
+
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
@@ -56,7 +58,11 @@ impl Style {
     }
 
     fn paint(self, code: &str, text: &str) -> String {
-        if self.coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.coloured {
+            format!("{}{text}{}", plain::colour(code), plain::colour("0"))
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Errors, stale leases.

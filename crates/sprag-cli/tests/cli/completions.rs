@@ -68,6 +68,25 @@ fn the_script_for_bash_works_in_bash() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
+/// The name of a lock is written by others, and Enter is pressed soon.
+#[test]
+fn a_name_that_is_a_command_is_completed_as_one_word() {
+    let home = Home::new();
+    home.acquire("x;touch hooked");
+    home.acquire("y\u{202e}z");
+    assert_eq!(complete(&home, &["show", "y"]), [""; 0]);
+    let script = "source <(sprag completions bash); COMP_LINE='sprag show x'; COMP_POINT=12; \
+                  _sprag; eval \"printf '<%s>' ${COMPREPLY[0]}\"";
+    let mut bash = Command::new("bash");
+    home.dress(&mut bash);
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_sprag")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let output = bash.env("PATH", path).args(["--norc", "-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "<x;touch hooked>");
+    let zsh = home.sprag(&["completions", "zsh"]).ok().out;
+    assert!(!zsh.contains("compadd -Q"), "zsh would not quote: {zsh}");
+}
+
 #[test]
 fn each_shell_has_a_script() {
     let home = Home::new();

@@ -1,3 +1,6 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use super::support::Home;
 
 const URLS: [&str; 4] = [
@@ -74,7 +77,8 @@ fn a_lease_that_was_mistyped_is_not_repeated() {
 #[test]
 fn the_words_of_others_do_not_reach_the_terminal_as_orders() {
     let home = Home::new();
-    let (holder, reason) = ("evil\x1b[2J\nfree  x", "why\x1b]0;title\x07\rno\u{9b}31m");
+    let holder = "evil\x1b[2J\nfree  x\u{202e}txt";
+    let reason = "why\x1b]0;title\x07\rno\u{9b}31m\x1b[31mred\u{200b}\u{2066}";
     let words = ["acquire", "x", "--ttl", "10m", "--holder", holder, "-m", reason];
     let token = home.sprag(&[&words[..], &["--json"]].concat()).ok().json()["token"].to_string();
     let waiter = home.start(&["run", "-w", "1", "--holder", "z", "x", "true"]);
@@ -90,11 +94,63 @@ fn the_words_of_others_do_not_reach_the_terminal_as_orders() {
         said += &home.sprag(args).ok().out;
     }
     assert!(said.contains(r"evil\u{1b}[2J\nfree  x"), "{said}");
-    let strange = |c: char| c.is_control() && c != '\n';
     assert!(!said.contains(strange), "{said:?}");
     assert!(!said.lines().any(|line| line.starts_with("free  x")), "{said}");
-    let json = home.sprag(&["log", "--json"]).ok().json();
-    assert_eq!(json["entries"][0]["reason"], reason);
+    let json = home.sprag(&["log", "--json"]).ok();
+    assert!(!json.out.contains(strange), "{json:?}");
+    assert_eq!(json.json()["entries"][0]["reason"], reason);
+}
+
+/// What a terminal obeys or does not show.
+fn strange(c: char) -> bool {
+    c.is_control() && c != '\n' || "\u{200b}\u{202e}\u{2066}".contains(c)
+}
+
+/// With colours too, which are ours alone.
+#[test]
+fn the_answer_of_a_server_gives_no_orders_and_looks_like_no_hint() {
+    let home = Home::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = format!("redis://{}", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = [0; 4096];
+            while stream.read(&mut asked).is_ok_and(|count| count > 0) {
+                let said = "-ODD \x1b[31mred\x1b[0m\x1b]0;t\x07\u{9b}2J \u{202e}txt\u{200b}\r\n";
+                let said = said.repeat(8);
+                if stream.write_all(said.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    for args in [&["ls"][..], &["doctor"], &["show", "x"], &["ls", "--json"]] {
+        let args = [args, &["-S", &store]].concat();
+        let answer = home.sprag(&args);
+        let said = answer.out + &answer.err;
+        assert!(said.contains("red") && !said.contains(strange), "{args:?}: {said:?}");
+        let coloured = home.sprag(&[&args[..], &["--color", "always"]].concat()).err;
+        assert!(!coloured.contains("\x1b[31mred") && !coloured.contains("\x1b]"), "{coloured:?}");
+    }
+}
+
+/// Names of locks are written by others, and a hint is there to be copied.
+#[test]
+fn what_is_to_be_typed_is_one_word_of_a_shell() {
+    let home = Home::new();
+    let name = "a$(touch hooked)'\u{202e}b";
+    home.sprag(&["acquire", name, "--ttl", "10m"]).ok();
+    let said = home.sprag(&["run", "-n", name, "true"]).exits(75).err;
+    assert!(!said.contains(strange), "{said:?}");
+    let hint = said.lines().find(|line| line.contains("sprag show -w")).unwrap();
+    let word = hint.split("show -w ").nth(1).unwrap();
+    let script = format!("printf %s {word}");
+    let mut bash = std::process::Command::new("bash");
+    home.dress(&mut bash);
+    let printed = bash.env("LC_ALL", "C.UTF-8").args(["-c", &script]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(printed).unwrap(), name);
+    assert!(!home.path("work/hooked").exists());
 }
 
 /// What others see, and what a git store keeps for ever, has no argument of the command.

@@ -2,21 +2,25 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::{Result, Store};
 use sprag_postgres::{Address, AdvisoryStore, LockKind, PostgresConfig, PostgresStore, TlsMode};
 
-use super::StoreKind;
+use super::password::Login;
+use super::service::Service;
 use super::url::StoreUrl;
+use super::{StoreKind, password};
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "postgres",
     also: &["postgresql"],
     forms: &[
         ("postgres://localhost/app", "a PostgreSQL database"),
-        ("postgres://USER:PASSWORD@host:5432/app", "with a login"),
+        ("postgres://USER:PASSWORD@host:5432/app", "with a login; or PGPASSWORD, ~/.pgpass"),
+        ("postgres:///?service=NAME", "a server of pg_service.conf; or PGSERVICE"),
         ("postgres:///app?host=/run/postgresql", "through a Unix socket"),
         ("postgres://host/app?mode=advisory", "with session locks, for programs without sprag"),
         ("postgres://host/app?sslmode=verify-full", "over TLS, with the right server only"),
@@ -50,14 +54,19 @@ const PARAMETERS: &[&str] = &[
     "port",
     "user",
     "password",
+    "password_file",
+    "service",
 ];
 const PORT: u16 = 5432;
+/// Where sockets are; `.pgpass` calls them localhost.
+const SOCKETS: [&str; 3] = ["/var/run/postgresql", "/run/postgresql", "/tmp"];
 
 /// Where the server is and who we are, as far as it is known yet.
 #[derive(Default)]
 struct Parts {
     host: Vec<u8>,
     port: Option<u16>,
+    database: String,
     user: Option<String>,
     password: Option<String>,
 }
@@ -74,26 +83,114 @@ pub(crate) fn config_of(url: &str, kind: LockKind) -> Result<PostgresConfig> {
 }
 
 fn config(url: &StoreUrl<'_>) -> Result<PostgresConfig> {
-    let (mut parts, database) = authority(url)?;
+    config_in(url, |name| std::env::var_os(name))
+}
+
+fn config_in(url: &StoreUrl<'_>, env: impl Fn(&str) -> Option<OsString>) -> Result<PostgresConfig> {
+    let mut parts = authority(url)?;
+    let (mut file, mut asked) = (None, None);
     for (name, value) in url.parameters() {
         match name {
             "host" => parts.host = url.decode(value)?,
             "port" => parts.port = Some(port(url, value)?),
             "user" => parts.user = Some(text(url, value)?),
             "password" => parts.password = Some(text(url, value)?),
+            "password_file" => file = Some(OsString::from_vec(url.decode(value)?)),
+            "service" => asked = Some(text(url, value)?),
             _ => {}
         }
     }
-    let mut config = PostgresConfig::new(address(url, &parts)?, database);
+    if parts.password.is_some() && file.is_some() {
+        return Err(url.bad("has a password and a password_file: leave one out"));
+    }
+    if let Some(file) = file {
+        parts.password = Some(password::of_file(Path::new(&file))?);
+    }
+    let set = |name: &str| env(name)?.into_string().ok().filter(|value| !value.is_empty());
+    let service = match asked.or_else(|| set("PGSERVICE")) {
+        Some(name) => find_service(url, &name, &env)?,
+        None => Service::default(),
+    };
+    fill(url, &mut parts, &service)?;
+    if parts.database.is_empty() {
+        return Err(no_database(url));
+    }
+    let address = address(url, &parts)?;
+    if parts.password.is_none() {
+        parts.password = match set("PGPASSWORD") {
+            Some(password) => Some(password),
+            None => of_pgpass(&address, &parts, &env)?,
+        };
+    }
+    let mut config = PostgresConfig::new(address, parts.database);
     if let Some(user) = parts.user {
         config = config.user(user);
     }
     if let Some(password) = parts.password {
         config = config.password(password);
     }
+    let named = |wanted: &str| url.parameters().any(|(name, _)| name == wanted);
+    if let Some(mode) = service.get("sslmode").filter(|_| !named("sslmode")) {
+        config = config.tls(tls(url, mode)?);
+    }
+    if let Some(file) = service.get("sslrootcert").filter(|_| !named("sslrootcert")) {
+        config = config.root_certificate(file);
+    }
+    with_parameters(url, config)
+}
+
+/// What `pg_service.conf` says under a name.
+fn find_service(
+    url: &StoreUrl<'_>,
+    name: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Service> {
+    Service::find(name, env).map_err(|files| {
+        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        url.bad(&format!("asks for the service {name:?}, which is not in {}", files.join(" or ")))
+    })
+}
+
+/// Puts in what the URL leaves out. The password of a service is for the server of that service.
+fn fill(url: &StoreUrl<'_>, parts: &mut Parts, service: &Service) -> Result<()> {
+    let host = service.get("host").unwrap_or_default().as_bytes();
+    let same_server = parts.host.is_empty() || parts.host == host;
+    if same_server {
+        parts.host = host.to_vec();
+        if let Some(digits) = service.get("port").filter(|_| parts.port.is_none()) {
+            parts.port = Some(port(url, digits)?);
+        }
+        let password = service.get("password").map(str::to_owned);
+        parts.password = parts.password.take().or(password);
+    }
+    parts.user = parts.user.take().or_else(|| service.get("user").map(str::to_owned));
+    if parts.database.is_empty() {
+        parts.database = service.get("dbname").unwrap_or_default().to_owned();
+    }
+    Ok(())
+}
+
+/// The password that libpq would find in its file.
+fn of_pgpass(
+    address: &Address,
+    parts: &Parts,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<String>> {
+    let (host, port) = match address {
+        Address::Tcp(host, port) => (host.clone(), *port),
+        Address::Unix(folder, port) => (folder.display().to_string(), *port),
+    };
+    let of_system = || env("USER").or_else(|| env("LOGNAME"))?.into_string().ok();
+    let user = parts.user.clone().or_else(of_system).unwrap_or_default();
+    let host = if SOCKETS.contains(&host.as_str()) { "localhost" } else { &host };
+    let login = Login { host, port, database: &parts.database, user: &user };
+    password::of_pgpass(login, &env)
+}
+
+fn with_parameters(url: &StoreUrl<'_>, mut config: PostgresConfig) -> Result<PostgresConfig> {
     for (name, value) in url.parameters() {
         config = match name {
-            "host" | "port" | "user" | "password" => config,
+            "host" | "port" | "user" | "password" | "password_file" | "service" => config,
             "mode" => config.kind(kind(url, value)?),
             "namespace" => config.namespace(text(url, value)?),
             "max_locks" => {
@@ -112,20 +209,19 @@ fn config(url: &StoreUrl<'_>) -> Result<PostgresConfig> {
     Ok(config)
 }
 
-/// `//[user[:password]@][host][:port]/database`
-fn authority(url: &StoreUrl<'_>) -> Result<(Parts, String)> {
-    let no_database = || url.bad("names no database; write postgres://HOST/DATABASE");
-    let rest = url.rest.strip_prefix("//").ok_or_else(no_database)?;
+fn no_database(url: &StoreUrl<'_>) -> sprag_core::Error {
+    url.bad("names no database; write postgres://HOST/DATABASE")
+}
+
+/// `//[user[:password]@][host][:port][/database]`; what is left out is empty.
+fn authority(url: &StoreUrl<'_>) -> Result<Parts> {
+    let rest = url.rest.strip_prefix("//").ok_or_else(|| no_database(url))?;
     let (login, place) = match rest.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
         None => (None, rest),
     };
     let (host, database) = place.split_once('/').unwrap_or((place, ""));
-    let database = text(url, database)?;
-    if database.is_empty() {
-        return Err(no_database());
-    }
-    let mut parts = Parts::default();
+    let mut parts = Parts { database: text(url, database)?, ..Parts::default() };
     // The colons of an IPv6 address are inside brackets.
     let host = match host.rsplit_once(':') {
         Some((host, digits)) if !digits.ends_with(']') => {
@@ -140,7 +236,7 @@ fn authority(url: &StoreUrl<'_>) -> Result<(Parts, String)> {
         parts.user = (!user.is_empty()).then(|| text(url, user)).transpose()?;
         parts.password = (!password.is_empty()).then(|| text(url, password)).transpose()?;
     }
-    Ok((parts, database))
+    Ok(parts)
 }
 
 fn address(url: &StoreUrl<'_>, parts: &Parts) -> Result<Address> {
@@ -186,54 +282,5 @@ fn tls(url: &StoreUrl<'_>, value: &str) -> Result<TlsMode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{StoreUrl, config};
-
-    fn shown(url: &str) -> sprag_core::Result<String> {
-        config(&StoreUrl::parse(url)?).map(|config| format!("{config:?}"))
-    }
-
-    #[test]
-    fn each_form_means_one_database() {
-        for (url, means) in [
-            ("postgres://db/app", r#"Tcp("db", 5432), database: "app", namespace: "default""#),
-            ("postgresql://me:pw@db:5/app", r#"Tcp("db", 5), database: "app""#),
-            ("postgres://[::1]:5/app", r#"Tcp("::1", 5)"#),
-            ("postgres:///app?host=/run/pg&port=7", r#"Unix("/run/pg", 7)"#),
-            ("postgres://%2Frun%2Fpg:7/app", r#"Unix("/run/pg", 7)"#),
-            ("postgres://db/app?mode=lease&namespace=a%20b", r#"namespace: "a b", kind: Lease"#),
-            ("postgres://db/app?sslmode=verify-full", "tls: VerifyFull"),
-            ("postgres://db/app?timeout_ms=100", "Prefer"),
-        ] {
-            let shown = shown(url).unwrap();
-            assert!(shown.contains(means), "{url}: {shown}");
-        }
-    }
-
-    #[test]
-    fn what_is_missing_or_not_understood_is_told() {
-        for (url, told) in [
-            ("postgres:app", "names no database"),
-            ("postgres://db", "names no database"),
-            ("postgres:///app", "names no host"),
-            ("postgres://a,b/app", "several hosts"),
-            ("postgres://db:0/app", "no port"),
-            ("postgres://db/app?sslmode=verify-ca", "verify-full"),
-            ("postgres://db/app?mode=row", "lease and advisory"),
-            ("postgres://db/app?pool=3", "unknown parameter"),
-        ] {
-            let error = shown(url).unwrap_err();
-            assert!(error.is_bad_input() && error.to_string().contains(told), "{url}: {error}");
-        }
-        let advisory = shown("postgres://db/app?mode=advisory&max_locks=5").unwrap();
-        assert!(advisory.contains("kind: Advisory"), "{advisory}");
-        assert!(shown("postgres://db/app?max_locks=0").unwrap_err().is_bad_input());
-    }
-
-    #[test]
-    fn no_password_is_ever_shown() {
-        for url in ["postgres://me:hunter2@db/app", "postgres://db/app?password=hunter2"] {
-            assert!(!shown(url).unwrap().contains("hunter2"));
-        }
-    }
-}
+#[path = "postgres_tests.rs"]
+mod tests;

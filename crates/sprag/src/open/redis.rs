@@ -3,15 +3,15 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sprag_core::{Result, Store};
 use sprag_redis::{Address, Quarantine, RedisConfig, RedisStore, Tls};
 
-use super::StoreKind;
 use super::url::StoreUrl;
+use super::{StoreKind, password};
 
 pub(super) const KIND: StoreKind = StoreKind {
     scheme: "redis",
@@ -19,6 +19,7 @@ pub(super) const KIND: StoreKind = StoreKind {
     forms: &[
         ("redis://localhost:6379", "a Redis server"),
         ("redis://USER:PASSWORD@host:6379/2", "with a login, and database 2"),
+        ("redis://host?password_file=FILE", "with a password from a file; or from REDISCLI_AUTH"),
         ("rediss://host:6379", "over TLS; ?tls_ca=FILE for an authority of your own"),
         ("redis+unix:///run/redis/redis.sock", "a Redis server on a Unix socket"),
         ("redis+sentinel://s1:26379,s2:26379/mymaster", "the master that these sentinels name"),
@@ -48,6 +49,7 @@ const PARAMETERS: &[&str] = &[
     "tls_cert",
     "tls_key",
     "sentinel_password",
+    "password_file",
 ];
 pub(super) const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -67,7 +69,8 @@ fn config(url: &StoreUrl<'_>) -> Result<RedisConfig> {
         "redis+cluster" => cluster(url)?,
         "redis+unix" => match url.rest.strip_prefix("//") {
             Some(path) if path.starts_with('/') => {
-                RedisConfig::new(Address::Unix(OsString::from_vec(url.decode(path)?).into()))
+                let socket = Address::Unix(OsString::from_vec(url.decode(path)?).into());
+                with_password(RedisConfig::new(socket), None, password_outside(url, variable)?)
             }
             _ => return Err(url.bad("names no socket; write redis+unix:///run/redis.sock")),
         },
@@ -115,6 +118,8 @@ pub(super) fn with_parameters(
                 config
             }
             "sentinel_password" => config.sentinel_password(text(url, value)?),
+            // Read with the login.
+            "password_file" => config,
             _ => return Err(url.unknown_parameter(&[read, PARAMETERS].concat())),
         };
     }
@@ -175,16 +180,49 @@ impl<'a> Authority<'a> {
         url: &StoreUrl<'_>,
         mut config: RedisConfig,
     ) -> Result<RedisConfig> {
-        let Some(login) = self.login else { return Ok(config) };
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let (user, password) =
+            self.login.map_or(("", ""), |login| login.split_once(':').unwrap_or((login, "")));
         if !user.is_empty() {
             config = config.username(text(url, user)?);
         }
-        if !password.is_empty() {
-            config = config.password(text(url, password)?);
+        let password = (!password.is_empty()).then(|| text(url, password)).transpose()?;
+        if password.is_some() && url.parameters().any(|(name, _)| name == "password_file") {
+            return Err(url.bad("has a password and a password_file: leave one out"));
         }
-        Ok(config)
+        let outside = match &password {
+            None => password_outside(url, variable)?,
+            Some(_) => None,
+        };
+        Ok(with_password(config, password, outside))
     }
+}
+
+/// The password that is not in the URL: of `password_file`, else of `REDISCLI_AUTH`, which
+/// `redis-cli` reads too.
+fn password_outside(
+    url: &StoreUrl<'_>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<String>> {
+    if let Some((_, file)) = url.parameters().find(|(name, _)| *name == "password_file") {
+        return password::of_file(Path::new(&OsString::from_vec(url.decode(file)?))).map(Some);
+    }
+    let set = env("REDISCLI_AUTH").and_then(|value| value.into_string().ok());
+    Ok(set.filter(|value| !value.is_empty()))
+}
+
+fn with_password(
+    config: RedisConfig,
+    inside: Option<String>,
+    outside: Option<String>,
+) -> RedisConfig {
+    match inside.or(outside) {
+        Some(password) => config.password(password),
+        None => config,
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 /// `host[:port]`; the colons of an IPv6 address are inside brackets.
@@ -239,7 +277,30 @@ fn cluster(url: &StoreUrl<'_>) -> Result<RedisConfig> {
 
 #[cfg(test)]
 mod tests {
-    use super::config_of;
+    use super::{StoreUrl, config_of, password_outside};
+
+    #[test]
+    fn a_password_may_stand_outside_of_the_url() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a b");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let file = file.display().to_string().replace(' ', "%20");
+        let read = |url: &str| {
+            let env = |name: &str| (name == "REDISCLI_AUTH").then(|| "of the variable".into());
+            password_outside(&StoreUrl::parse(url).unwrap(), env)
+        };
+        let with_file = format!("redis://me@db?password_file={file}");
+        assert_eq!(read(&with_file).unwrap().as_deref(), Some("hunter2"));
+        assert_eq!(read("redis://db").unwrap().as_deref(), Some("of the variable"));
+        assert!(read("redis://db?password_file=/none").unwrap_err().is_refused());
+        for url in ["redis://db", "redis+cluster://a,b", "redis+sentinel://a/m", "redis+unix:///a"]
+        {
+            let shown = format!("{:?}", config_of(&format!("{url}?password_file={file}")).unwrap());
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let both = format!("redis://:x@db?password_file={file}");
+        assert!(config_of(&both).unwrap_err().is_bad_input());
+    }
 
     #[test]
     fn each_form_means_one_server() {

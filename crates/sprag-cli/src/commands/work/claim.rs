@@ -10,6 +10,7 @@ use crate::args::work::Claim;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::plain::one_line;
 
 /// Claims an item and leaves it claimed.
 pub(super) fn claim(args: &Claim, context: &Context) -> Outcome {
@@ -63,5 +64,5 @@ pub(super) fn text(task: &Task) -> String {
         (None, Some(issue)) => format!(": {}", issue.title),
         (None, None) => String::new(),
     };
-    format!("claimed {} (token {fence}){about}", item.name)
+    one_line(&format!("claimed {} (token {fence}){about}", item.name)).into_owned()
 }

@@ -7,6 +7,7 @@ use super::{Outcome, leftovers, open_git};
 use crate::args::work::Recover;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::output::plain::one_line;
 
 /// Frees the claims of the dead.
 pub(super) fn recover(args: &Recover, context: &Context) -> Outcome {
@@ -44,9 +45,9 @@ fn text(one: &Recovered) -> String {
         kept => format!(", its commits are kept in {}", kept.join(" and ")),
     };
     let owner = worker.as_ref().map(|worker| format!("owner {worker}, ")).unwrap_or_default();
-    let mut text = format!("{did} {item}: {owner}{signs}{kept}");
+    let mut text = one_line(&format!("{did} {item}: {owner}{signs}{kept}")).into_owned();
     for leftover in leftovers {
-        text.push_str(&format!("\n  {leftover}"));
+        text.push_str(&format!("\n  {}", one_line(&leftover.to_string())));
     }
     text
 }
