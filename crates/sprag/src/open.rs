@@ -4,6 +4,7 @@
 mod git;
 #[cfg(feature = "github")]
 mod github;
+mod mark;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -14,6 +15,8 @@ mod redlock;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
+
+pub use self::mark::store_mark;
 
 use std::sync::Arc;
 use std::time::Duration;
