@@ -96,6 +96,12 @@ you want, say `--force`; the holder is told, and the log keeps your reason.";
     NotConfirmed, "SP014", "not_confirmed", USAGE, "\
 Breaking a lock has to be confirmed: type its name when asked on a terminal, or
 give `--yes` where nobody can answer. Nothing was changed.";
+    /// The lease is from another store.
+    OtherStore, "SP015", "other_store", CONFIG, "\
+The lease was taken on another store than the one that was asked, which does not
+know it. Nothing was changed: the lock is held as before. The message names the
+store that the lease is from, if a configuration file or a default does, and the
+command to type. `sprag acquire --export` sets SPRAG_STORE, too.";
     /// Waiting would never end.
     Deadlock, "SP020", "deadlock", DEADLOCK, "\
 You hold something that the holder waits for, directly or through others, so

@@ -11,11 +11,13 @@ mod exit;
 mod failure;
 mod held;
 mod identity;
+mod lease_text;
 mod nearest;
 mod output;
 mod run;
 mod slot;
 mod store;
+mod surroundings;
 mod warnings;
 
 use std::process::ExitCode;

@@ -49,7 +49,7 @@ impl SqliteConfig {
     /// The store of the whole machine, for the group for which root has made it with
     /// [`make_system_store`](crate::make_system_store).
     pub fn system() -> Self {
-        Self { users: Users::Root(None), ..Self::new(system::database()) }
+        Self { users: Users::Root(None), ..Self::new(system::system_path()) }
     }
 
     /// Shares the store with all users of this group: the database and all files beside it belong to the

@@ -46,4 +46,4 @@ mod worker;
 
 pub use config::{SqliteConfig, default_path};
 pub use store::SqliteStore;
-pub use system::{SystemStore, make_system_store};
+pub use system::{SystemStore, make_system_store, system_path};

@@ -68,8 +68,8 @@ fn make_at(folder: &Path, group: &str) -> Result<SystemStore> {
     Ok(SystemStore { path: folder.join(DATABASE), group, changed })
 }
 
-/// The database of the store that all users share.
-pub(crate) fn database() -> PathBuf {
+/// The database of the store that all users of a machine share.
+pub fn system_path() -> PathBuf {
     Path::new(FOLDER).join(DATABASE)
 }
 

@@ -12,7 +12,7 @@ mod redis_lock;
 pub use distributed_lock::DistributedLock;
 pub use leader_election::LeaderElection;
 pub use locks::{Locks, LocksBuilder};
-pub use open::{StoreKind, default_ttl, open, redact, stores};
+pub use open::{StoreKind, default_ttl, open, redact, store_mark, stores};
 
 #[doc(inline)]
 pub use sprag_core::{

@@ -4,6 +4,7 @@
 mod git;
 #[cfg(feature = "github")]
 mod github;
+mod mark;
 mod memory;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod password;
@@ -18,6 +19,8 @@ mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
+
+pub use self::mark::store_mark;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,7 @@ pub(crate) struct Acquire {
     pub(crate) name: LockName,
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Print shell commands that set SPRAG_LOCK, SPRAG_LEASE and SPRAG_TOKEN
+    /// Print shell commands that set SPRAG_LOCK, SPRAG_LEASE, SPRAG_TOKEN and SPRAG_STORE
     #[arg(long, conflicts_with = "json")]
     pub(crate) export: bool,
 }

@@ -1,12 +1,13 @@
 //! [`Lease`]: which lease of which lock, from flags or from the environment.
 
 use clap::Args;
-use sprag::{LeaseId, LockName};
+use sprag::LockName;
 
 use super::value;
 use crate::code::Code;
 use crate::config::environment;
 use crate::failure::Failure;
+use crate::lease_text::LeaseText;
 use crate::run;
 
 /// The lease that a command is about.
@@ -17,7 +18,7 @@ pub(crate) struct Lease {
     name: Option<LockName>,
     /// The lease, as `sprag acquire` printed it [default: SPRAG_LEASE]
     #[arg(long, value_name = "ID", value_parser = value::lease)]
-    lease: Option<LeaseId>,
+    lease: Option<LeaseText>,
 }
 
 impl Lease {
@@ -32,7 +33,7 @@ impl Lease {
     }
 
     /// The lock and the lease, from the environment where they were not given.
-    pub(crate) fn resolve(&self) -> Result<(LockName, LeaseId), Failure> {
+    pub(crate) fn resolve(&self) -> Result<(LockName, LeaseText), Failure> {
         let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
         let names = variable("SPRAG_LOCK").unwrap_or_default();
         let name = match &self.name {
@@ -44,8 +45,8 @@ impl Lease {
             }
             None => value::lock_name(&names).map_err(|what| bad("SPRAG_LOCK", &what))?,
         };
-        if let Some(lease) = self.lease {
-            return Ok((name, lease));
+        if let Some(lease) = &self.lease {
+            return Ok((name, lease.clone()));
         }
         // Several locks have a variable each.
         let own = format!("SPRAG_LEASE_{}", run::environment::suffix(&name));

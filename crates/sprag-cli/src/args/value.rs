@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sprag::{LeaseId, LockName};
+use sprag::LockName;
 
+use crate::lease_text::LeaseText;
 use crate::output::time;
 
 /// A span of time.
@@ -32,9 +33,9 @@ pub(crate) fn lock_names(text: &str) -> Result<Vec<LockName>, String> {
     }
 }
 
-/// A lease id. The text is not repeated: it may be most of a secret.
-pub(crate) fn lease(text: &str) -> Result<LeaseId, String> {
-    text.parse().map_err(|_| "a lease id has 32 hexadecimal digits; see SPRAG_LEASE".to_owned())
+/// A lease, with its store or without.
+pub(crate) fn lease(text: &str) -> Result<LeaseText, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 /// A number of things, of which there is one at least.

@@ -10,16 +10,17 @@ use tokio::time::timeout;
 use super::{Outcome, aftermath};
 use crate::args::Acquire;
 use crate::code::Code;
-use crate::config::Settings;
+use crate::config::{Origin, Setting, Settings};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::lease_text::LeaseText;
 use crate::output::plain::shell_word;
 use crate::output::view::millis;
 use crate::output::{time, with_schema};
 use crate::run::environment::{Around, store_url};
 use crate::run::signals::{Received, STOPPING, Signals};
-use crate::store::Opened;
+use crate::store::{Opened, is_public};
 use crate::{held, identity};
 
 /// When the first line about waiting comes, and the next ones.
@@ -66,11 +67,12 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
         // Making the ticket renews the lease; counted from before, the store ends it later.
         let expires = time::now() + millis(ttl);
         let ticket = guard.into_ticket().await?;
+        let lease = LeaseText::new(ticket.lease(), &context.settings.store.value);
         let text = if context.output.json {
             with_schema(json!({
                 "changed": true,
                 "lock": ticket.name().as_str(),
-                "lease": ticket.lease().to_string(),
+                "lease": lease.to_string(),
                 "token": ticket.fence().get(),
                 "mode": mode.as_str(),
                 "ttl_ms": millis(ttl),
@@ -80,9 +82,9 @@ pub(crate) fn acquire(args: &Acquire, context: &Context) -> Outcome {
             }))
             .to_string()
         } else if args.export {
-            export(&ticket)
+            export(&ticket, &lease, context)
         } else {
-            say(&ticket, expires)
+            say(&ticket, &lease, expires)
         };
         match context.output.try_line(&text) {
             Ok(()) => Ok(Exit::OK),
@@ -181,14 +183,36 @@ async fn give_back(ticket: &Ticket, opened: &Opened, error: &io::Error) -> Failu
     .detail("lock", name.as_str())
 }
 
-fn export(ticket: &Ticket) -> String {
-    let name = shell_word(ticket.name().as_str());
-    let (lease, token) = (ticket.lease(), ticket.fence());
-    format!("export SPRAG_LOCK={name}\nexport SPRAG_LEASE={lease}\nexport SPRAG_TOKEN={token}")
+fn export(ticket: &Ticket, lease: &LeaseText, context: &Context) -> String {
+    let (name, token) = (shell_word(ticket.name().as_str()), ticket.fence());
+    let mut text =
+        format!("export SPRAG_LOCK={name}\nexport SPRAG_LEASE={lease}\nexport SPRAG_TOKEN={token}");
+    match store_to_export(&context.settings) {
+        Some(store) => text += &format!("\nexport SPRAG_STORE={}", shell_word(&store)),
+        // What is found without a flag is found again.
+        None if matches!(context.settings.store.origin, Origin::Flag(_)) => context.output.note(
+            "the URL of the store has a secret and is not exported: give -S to renew and release, too",
+        ),
+        None => {}
+    }
+    text
 }
 
-fn say(ticket: &Ticket, expires: u64) -> String {
-    let (name, token, lease) = (ticket.name(), ticket.fence(), ticket.lease());
+/// What names the store for the next commands, without a secret.
+fn store_to_export(settings: &Settings) -> Option<String> {
+    let Setting { value: url, origin } = &settings.store;
+    let absolute = match origin {
+        Origin::Default => url.clone(),
+        _ => store_url(url),
+    };
+    if is_public(&absolute) {
+        return Some(absolute);
+    }
+    settings.stores.iter().find(|(_, named)| named.value == *url).map(|(name, _)| name.clone())
+}
+
+fn say(ticket: &Ticket, lease: &LeaseText, expires: u64) -> String {
+    let (name, token) = (ticket.name(), ticket.fence());
     let until = time::short(expires);
     format!("acquired {name:?} (token {token}) until {until}\nlease {lease}")
 }

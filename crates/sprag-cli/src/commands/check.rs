@@ -58,11 +58,15 @@ fn of_wrapper(socket: &Path, name: Option<&LockName>) -> Result<Vec<Held>, Failu
 }
 
 fn of_store(args: &Check, context: &Context) -> Result<Held, Failure> {
-    let (name, lease) = args.lease.resolve()?;
+    let (name, text) = args.lease.resolve()?;
+    let lease = text.id;
     let opened = Opened::open(&context.settings)?;
     context.block_on(async {
         let seen = opened.inspect(name.as_str()).await?;
         let ours = seen.holders.iter().find(|holder| holder.lease == lease);
+        if ours.is_none() {
+            text.check_store(&name, ("checked", "check"), &opened, &context.settings).await?;
+        }
         Ok(Held {
             lock: name.as_str().to_owned(),
             token: ours.map_or(seen.fence, |ours| ours.fence).get(),

@@ -24,14 +24,16 @@ mod why;
 mod work;
 
 use std::io::IsTerminal;
+use std::path::Path;
 
 use crate::args::{Cli, Command, Global};
-use crate::config::{Settings, environment, slips};
+use crate::config::{Origin, Settings, environment, slips};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::style::{Colour, Style};
+use crate::surroundings::surroundings;
 use crate::{run, store, warnings};
 
 /// How a command ends.
@@ -61,6 +63,9 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
             let text = "memory: is a store for this process alone: nobody else sees its locks";
             warnings::say(&output, text);
         }
+        if takes_locks(&command) && settings.store.origin == Origin::Default {
+            warn_of_surroundings(&output);
+        }
         if output.verbose {
             let (shown, origin) = (store::shown(&settings), &settings.store.origin);
             output.note(&format!("the store is {shown} (from {origin})"));
@@ -76,6 +81,19 @@ pub(crate) fn dispatch(cli: Cli) -> Exit {
 
 const fn takes_locks(command: &Command) -> bool {
     matches!(command, Command::Run(_) | Command::Acquire(_))
+}
+
+/// Says that a store that nobody has named is seen by few.
+fn warn_of_surroundings(output: &Output) {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    if let Some(here) = surroundings(environment, read) {
+        let text = format!(
+            "no store is named, so this lock is in a file of this {here} and seen by nobody outside of \
+             it: set SPRAG_STORE to a store that all reach, such as redis://HOST, or to sqlite: if that \
+             is what you want"
+        );
+        warnings::say(output, &text);
+    }
 }
 
 /// Refuses what a file of a project may not decide before the user trusts it.

@@ -14,11 +14,16 @@ use crate::store::Opened;
 
 /// Releases the lease.
 pub(crate) fn release(args: &Release, context: &Context) -> Outcome {
-    let (name, lease) = args.lease.resolve()?;
+    let (name, text) = args.lease.resolve()?;
+    let lease = text.id;
     let opened = Opened::open(&context.settings)?;
     context.block_on(async {
         let seen = opened.inspect(name.as_str()).await?;
         let ours = seen.holders.iter().find(|holder| holder.lease == lease);
+        if ours.is_none() {
+            let what = ("released", "release");
+            text.check_store(&name, what, &opened, &context.settings).await?;
+        }
         if let Released::AlreadyLost(loss) = opened.release_lease(name.as_str(), lease).await? {
             let what = loss.to_string();
             return Err(over("released", &name, lease, &what, &opened, &context.settings).await);

@@ -19,26 +19,22 @@ use crate::{held, identity};
 
 /// Renews the lease for another TTL.
 pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
-    let (name, lease) = args.lease.resolve()?;
+    let (name, text) = args.lease.resolve()?;
+    let lease = text.id;
     let opened = Opened::open(&context.settings)?;
     context.block_on(async {
+        let settings = &context.settings;
+        let gone = async |what: &str| {
+            text.check_store(&name, ("renewed", "renew"), &opened, settings).await?;
+            Err(over("renewed", &name, lease, what, &opened, settings).await)
+        };
         let ttl = match args.ttl {
             Some(ttl) => ttl,
             None => {
-                match opened.inspect(name.as_str()).await?.holders.iter().find(|h| h.lease == lease)
-                {
+                let seen = opened.inspect(name.as_str()).await?;
+                match seen.holders.iter().find(|holder| holder.lease == lease) {
                     Some(holder) => holder.ttl,
-                    None => {
-                        return Err(over(
-                            "renewed",
-                            &name,
-                            lease,
-                            "it is over",
-                            &opened,
-                            &context.settings,
-                        )
-                        .await);
-                    }
+                    None => return gone("it is over").await,
                 }
             }
         };
@@ -47,7 +43,7 @@ pub(crate) fn renew(args: &Renew, context: &Context) -> Outcome {
             Ok(grant) => grant,
             Err(error) if error.is_lost() || error.is_not_owner() => {
                 let what = error.loss().map_or_else(|| Error::to_string(&error), |l| l.to_string());
-                return Err(over("renewed", &name, lease, &what, &opened, &context.settings).await);
+                return gone(&what).await;
             }
             Err(error) => return Err(error.into()),
         };

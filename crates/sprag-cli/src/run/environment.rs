@@ -11,6 +11,7 @@ use super::outer::OUTER;
 use super::plan::Plan;
 use super::socket;
 use crate::config::environment as variable;
+use crate::lease_text::LeaseText;
 use crate::output::time;
 use crate::store;
 
@@ -53,7 +54,8 @@ pub(crate) fn variables(
     let names: Vec<_> = taken.guards().iter().map(|guard| guard.name().as_str()).collect();
     put("SPRAG_LOCK", names.join(",").into());
     for guard in taken.guards() {
-        let (token, lease) = (guard.fence().to_string(), guard.lease().to_string());
+        let token = guard.fence().to_string();
+        let lease = LeaseText::new(guard.lease(), &plan.store).to_string();
         if names.len() == 1 {
             put("SPRAG_TOKEN", token.into());
             put("SPRAG_LEASE", lease.into());

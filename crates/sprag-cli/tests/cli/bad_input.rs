@@ -1,5 +1,31 @@
 use super::support::Home;
 
+/// In a container, a pod or a CI job.
+#[test]
+fn a_store_that_nobody_named_and_few_see_is_said_to() {
+    let home = Home::new();
+    for (variable, value, here) in [
+        ("container", "docker", "container"),
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1", "Kubernetes pod"),
+        ("CI", "true", "CI job"),
+    ] {
+        for words in [&["run", "x", "--", "true"][..], &["acquire", "x", "--ttl", "100ms"]] {
+            let said = home.sprag_with(&[(variable, value)], words).ok().err;
+            let start =
+                format!("warning: no store is named, so this lock is in a file of this {here} ");
+            assert!(said.starts_with(&start) && said.contains("SPRAG_STORE"), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        let here = (variable, value);
+        let quiet = |env: &[(&str, &str)], words: &[&str]| {
+            assert_eq!(home.sprag_with(env, words).ok().err, "", "{variable} {words:?}");
+        };
+        quiet(&[here], &["run", "-S", "sqlite:", "x", "--", "true"]);
+        quiet(&[here, ("SPRAG_STORE", "sqlite:")], &["run", "x", "--", "true"]);
+        quiet(&[here], &["ls"]);
+    }
+}
+
 /// As in a service of systemd.
 #[test]
 fn without_a_home_both_ways_out_are_named() {

@@ -60,7 +60,7 @@ fn mask(text: &str, home: &Home) -> String {
     let mut text = text.replace(&home.path("").display().to_string(), "/users/me/");
     for (pattern, mask) in [
         (r"[\w.-]+@[\w.-]+#\d+", "WHO"),
-        (r"[0-9a-f]{32}", "LEASE"),
+        (r"[0-9a-f]{32}(@[a-z]+(-[0-9a-f]{8})?)?", "LEASE"),
         (r"\d+ of 8000   \([^)]*\)", "SOME"),
         (r"sprag-demo-\d+-\d+", "DEMO"),
         (r"\b\d{16}\b", "TOKEN"),

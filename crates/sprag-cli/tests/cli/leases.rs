@@ -143,3 +143,82 @@ fn who_does_not_wait_any_more_gets_nothing() {
     assert_eq!((&holder["holder"], &holder["detached"]), (&"next".into(), &true.into()));
     assert_eq!(holder["ttl_ms"], 600_000);
 }
+
+/// A script with `sprag` in its path.
+fn script(home: &Home, text: &str) -> (i32, String, String) {
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_sprag")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut shell = std::process::Command::new("sh");
+    home.dress(&mut shell);
+    let output = shell.env("PATH", path).args(["-c", text]).output().unwrap();
+    let text = |bytes| home.mask(&String::from_utf8(bytes).unwrap());
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The next commands ask the store that the lease is from, in every folder, and none of them raises a
+/// false alarm.
+#[test]
+fn an_exported_lease_brings_its_store_along() {
+    let home = Home::new();
+    home.write("work/elsewhere/sprag.toml", "store = \"sqlite:./other.db\"\n");
+    for flag in ["-S sqlite:./locks.db", ""] {
+        let text = format!(
+            "set -e
+            eval \"$(sprag acquire {flag} deploy --ttl 30m --export)\"
+            cd elsewhere
+            sprag check
+            sprag renew --ttl 40m
+            sprag release"
+        );
+        let (code, said, error) = script(&home, &text);
+        assert_eq!((code, said.lines().count(), error.as_str()), (0, 3, ""), "{flag}: {said}");
+    }
+}
+
+#[test]
+fn a_lease_is_not_taken_to_another_store() {
+    let home = Home::new();
+    let other = format!("sqlite:{}", home.path("work/other.db").display());
+    let taken = home.sprag(&["acquire", "-S", &other, "x", "--ttl", "9m", "--json"]).ok().json();
+    let lease = taken["lease"].as_str().unwrap();
+    for (command, done) in [("release", "released"), ("renew", "renewed"), ("check", "checked")] {
+        for ttl in [&["--ttl", "1m"][..], &[]].into_iter().take(1 + usize::from(command == "renew"))
+        {
+            let ttl = if command == "renew" { ttl } else { &[] };
+            let words = [&[command, "x", "--lease", lease], ttl].concat();
+            let said = home.sprag(&words).exits(78).err;
+            let start = format!(
+                "error[SP015]: not {done}: your lease of \"x\" is from another store\n  asked    \
+                 sqlite: (from default)\n  is from  sqlite-"
+            );
+            assert!(said.starts_with(&start), "{said}");
+            let hint = format!("sprag {command} -S URL x --lease {lease}");
+            assert!(said.contains(&hint), "no {hint} in {said}");
+        }
+    }
+    assert_eq!(home.sprag(&["log", "--json"]).ok().out.matches("refused").count(), 0);
+    // A store with a name is named.
+    home.write("work/sprag.toml", "[stores.other]\nurl = \"sqlite:./other.db\"\n");
+    let said = home.sprag(&["release", "x", "--lease", lease]).exits(78).err;
+    assert!(said.contains("  is from  other, sqlite:"), "{said}");
+    let hint = said.lines().last().unwrap().split("sprag ").nth(1).unwrap();
+    home.sprag(&hint.split(' ').collect::<Vec<_>>()).ok();
+    home.sprag(&["release", "-S", "other", "x", "--lease", lease]).exits(77);
+}
+
+/// What the store knows counts more than how it is spelt; and older versions named no store.
+#[test]
+fn another_spelling_of_the_store_is_no_false_alarm() {
+    let home = Home::new();
+    for mark in ["@sqlite-00000000", "@sqlite", ""] {
+        let taken = home.acquire("x");
+        let lease = taken["lease"].as_str().unwrap();
+        let lease = format!("{}{mark}", lease.split('@').next().unwrap());
+        home.sprag(&["check", "x", "--lease", &lease]).ok();
+        home.sprag(&["renew", "x", "--lease", &lease]).ok();
+        home.sprag(&["release", "x", "--lease", &lease]).ok();
+        home.sprag(&["release", "x", "--lease", &lease]).exits(77);
+        home.sprag(&["renew", "x", "--lease", &lease]).exits(77);
+        home.sprag(&["check", "x", "--lease", &lease]).exits(1);
+    }
+}

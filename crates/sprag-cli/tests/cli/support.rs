@@ -67,6 +67,8 @@ impl Home {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.folder.path())
             .env("USER", "tester")
+            // Wherever the tests run, they are in no container.
+            .env("container", "")
             .env("TMPDIR", self.path("tmp"))
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .current_dir(self.path("work"))
@@ -113,7 +115,7 @@ impl Home {
         let text = text.replace(&format!("@{host}#"), "@HOST#");
         let mut text = text.replace(&format!("\"{host}\""), "\"HOST\"");
         for (pattern, mask) in [
-            (r"[0-9a-f]{32}", "LEASE"),
+            (r"[0-9a-f]{32}(@[a-z]+(-[0-9a-f]{8})?)?", "LEASE"),
             (r"@HOST#\d+", "@HOST#PID"),
             (r"\b\d{16}\b", "TOKEN"),
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d( UTC|Z)", "TIME"),

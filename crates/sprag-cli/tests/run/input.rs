@@ -61,7 +61,8 @@ fn the_command_learns_about_its_lock() {
     assert_eq!(value("SPRAG_LOCK"), "x");
     assert_eq!(value("SPRAG_TOKEN"), token);
     assert_eq!(value("SPRAG_HELD"), format!("x:{token}"));
-    assert_eq!(value("SPRAG_LEASE").len(), 32);
+    let lease = value("SPRAG_LEASE");
+    assert!(lease.len() > 32 && lease[32..].starts_with("@sqlite-"), "{lease}");
     assert_eq!(value("SPRAG_MODE"), "exclusive");
     assert_eq!(value("SPRAG_TTL"), "12");
     assert_eq!(value("SPRAG_STORE"), format!("sqlite:{}", place.database().display()));

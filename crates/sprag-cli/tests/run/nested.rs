@@ -48,7 +48,7 @@ fn a_daemon_that_outlived_its_run_may_take_the_lock() {
 }
 
 /// A Redis with a user whose password is `hunter2`; the URL with it.
-fn with_password() -> Option<(RedisServer, String)> {
+pub(crate) fn with_password() -> Option<(RedisServer, String)> {
     if RedisServer::skipped() {
         return None;
     }

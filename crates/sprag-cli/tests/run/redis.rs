@@ -2,6 +2,7 @@
 
 use sprag_testkit::redis_server::RedisServer;
 
+use crate::nested::with_password;
 use crate::support::{Ended, Place, block_on};
 
 /// A server with these options.
@@ -71,4 +72,43 @@ fn the_doctor_tells_what_a_restart_of_redis_forgets() {
     assert_eq!(lasting.code, 0, "{lasting:?}");
     assert!(!lasting.out.contains("WARN"), "{}", lasting.out);
     assert!(lasting.out.contains("promises L2"), "{}", lasting.out);
+}
+
+/// A password is not written where scripts and logs see it, and the lease still finds its store.
+#[test]
+fn a_lease_of_a_store_with_a_password_finds_it_by_its_name() {
+    let Some((_server, url)) = with_password() else { return };
+    let place = Place::new();
+    let script = |text: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", text]);
+        place.set_up(&mut shell);
+        shell.env("URL", &url);
+        place.run(shell).end()
+    };
+    let unnamed = script(
+        r#""$SPRAG" acquire -S "$URL" a --ttl 9m --export > out; cat out; . ./out
+        "$SPRAG" release"#,
+    );
+    assert_eq!(unnamed.code, 78, "{unnamed:?}");
+    assert!(
+        !unnamed.out.contains("SPRAG_STORE") && !unnamed.out.contains("hunter2"),
+        "{unnamed:?}"
+    );
+    for part in ["has a secret and is not exported", "error[SP015]", "is from  redis-"] {
+        assert!(unnamed.err.contains(part), "no {part} in {unnamed:?}");
+    }
+    assert!(!unnamed.err.contains("hunter2"), "{unnamed:?}");
+    let folder = place.path(".config/sprag");
+    std::fs::create_dir_all(&folder).unwrap();
+    let settings = format!("[stores.prod]\nurl = \"{url}\"\n");
+    std::fs::write(folder.join("config.toml"), settings).unwrap();
+    let named = script(
+        r#"set -e; eval "$("$SPRAG" acquire -S prod b --ttl 9m --export)"; cd /
+        "$SPRAG" check; "$SPRAG" release; echo "$SPRAG_STORE""#,
+    );
+    assert_eq!((named.code, named.out.lines().last(), named.err.as_str()), (0, Some("prod"), ""));
+    let told = script(r#". ./out; "$SPRAG" release"#);
+    assert!(told.err.contains("is from  prod, redis://***@"), "{told:?}");
+    assert!(told.err.contains("sprag release -S prod a --lease"), "{told:?}");
 }

@@ -14,6 +14,19 @@ use sprag::{LockView, Locks};
 /// How long to wait for something that should happen at once; a machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What tells a command that it is in a CI job or a pod.
+const SURROUNDINGS: &[&str] = &[
+    "KUBERNETES_SERVICE_HOST",
+    "CI",
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "BUILDKITE",
+    "CIRCLECI",
+    "JENKINS_URL",
+    "TEAMCITY_VERSION",
+    "TF_BUILD",
+];
+
 /// A state directory, a runtime directory and a working directory that nobody else uses.
 pub(crate) struct Place {
     dir: tempfile::TempDir,
@@ -39,8 +52,9 @@ impl Place {
     /// Lets a command live in this place.
     pub(crate) fn set_up(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SPRAG_") {
-                command.env_remove(name);
+            let text = name.to_string_lossy();
+            if text.starts_with("SPRAG_") || SURROUNDINGS.contains(&&*text) {
+                command.env_remove(&name);
             }
         }
         command
@@ -49,6 +63,8 @@ impl Place {
             .env("HOME", self.dir.path().join("work"))
             .env("SPRAG", env!("CARGO_BIN_EXE_sprag"))
             .env("NO_COLOR", "1")
+            // Wherever the tests run, they are in no container.
+            .env("container", "")
             .current_dir(self.dir.path().join("work"))
             .stdin(Stdio::null());
     }

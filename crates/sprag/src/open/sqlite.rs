@@ -56,6 +56,14 @@ fn open(url: &StoreUrl<'_>) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(SqliteStore::with_config(config)?))
 }
 
+/// The database file that a URL names.
+pub(super) fn file(url: &StoreUrl<'_>) -> Result<PathBuf> {
+    match url.scheme.eq_ignore_ascii_case("system") {
+        true => Ok(sprag_sqlite::system_path()),
+        false => path(url, |name| std::env::var_os(name)),
+    }
+}
+
 fn text(url: &StoreUrl<'_>, value: &str) -> Result<String> {
     String::from_utf8(url.decode(value)?).map_err(|_| url.bad("has no text in group"))
 }
