@@ -9,7 +9,7 @@ use sprag::{LeaseId, LockName};
 use crate::code::Code;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::view::shell_word;
+use crate::output::plain::shell_word;
 use crate::run::environment::store_url;
 use crate::store::Opened;
 
