@@ -31,7 +31,8 @@ pub struct Capability {
     /// Wake-ups; without them waiters ask on a timer.
     pub notify: bool,
     /// Holders hear at once that their lock was taken away, by a break or by force; without that they
-    /// find out when they renew their lease next.
+    /// find out when they renew their lease next. A lease that is not renewed by itself is told at its
+    /// end in any case.
     pub eviction_hints: bool,
     /// How long a lease lasts if nobody says how long: as short as signs of life are cheap.
     pub default_ttl: Duration,

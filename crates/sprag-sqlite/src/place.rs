@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use sprag_core::{ErrorKind, Result};
 
+use crate::accounts;
 use crate::error::{error, from_io};
 use crate::filesystem;
 use crate::sharing::Sharing;
@@ -80,6 +82,9 @@ impl Place {
         let Self { log, gate, lobby, trail, force, sessions, .. } = &place;
         for path in [log, &index, gate, lobby, trail, &old, force, sessions] {
             sharing.adopt(path)?;
+            if sharing == Sharing::User {
+                refuse_of_stranger(path, [0, found.uid(), geteuid().as_raw()])?;
+            }
         }
         Ok(place)
     }
@@ -132,6 +137,23 @@ fn make_database(path: &Path, sharing: Sharing, read: filesystem::Reader<'_>) ->
     Ok(path)
 }
 
+/// Refuses a file beside the database that somebody else has put there: whoever owns the folder of sessions
+/// can remove those in it, and then all are taken for dead.
+fn refuse_of_stranger(path: &Path, owners: [u32; 3]) -> Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) if !owners.contains(&found.uid()) => found,
+        Ok(_) => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(from_io("examine", path, e)),
+    };
+    let (shown, owner) = (path.display(), accounts::user_name(found.uid()));
+    let message = format!(
+        "{shown} belongs to the user {owner}, and the database does not: remove it, or keep the database in \
+         a folder where nobody else can make files"
+    );
+    Err(error(ErrorKind::Refused, message))
+}
+
 fn make_folder(path: &Path, sharing: Sharing) -> Result<()> {
     sharing.make_folder(path).map_err(|e| from_io("create the directory", path, e))
 }
@@ -166,6 +188,34 @@ mod tests {
         let read = |path: &std::path::Path| Ok(if path.starts_with(&away) { NFS } else { EXT4 });
         let error = Place::prepare_on(&link, Sharing::User, &read).unwrap_err();
         assert!(error.is_refused() && error.to_string().contains("NFS"), "{error:?}");
+    }
+
+    #[test]
+    fn a_link_beside_the_database_is_refused_with_its_path() {
+        let (dir, away) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("locks.db");
+        for beside in ["trail", "sessions", "gate", "force"] {
+            let trap = dir.path().join(format!("locks.db.{beside}"));
+            symlink(away.path().join("else"), &trap).unwrap();
+            let error = Place::prepare(&path, Sharing::User).unwrap_err();
+            assert!(error.is_refused(), "{error:?}");
+            assert!(error.to_string().contains(trap.to_str().unwrap()), "{error}");
+            fs::remove_file(&trap).unwrap();
+        }
+        assert_eq!(fs::read_dir(away.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_stranger_has_put_beside_the_database_is_refused_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let sessions = dir.path().join("locks.db.sessions");
+        fs::create_dir(&sessions).unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        super::refuse_of_stranger(&sessions, [me; 3]).unwrap();
+        let error = super::refuse_of_stranger(&sessions, [me + 1; 3]).unwrap_err();
+        assert!(error.is_refused(), "{error:?}");
+        assert!(error.to_string().contains(sessions.to_str().unwrap()), "{error}");
+        super::refuse_of_stranger(&dir.path().join("missing"), [me + 1; 3]).unwrap();
     }
 
     #[test]
