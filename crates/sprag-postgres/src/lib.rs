@@ -1,7 +1,7 @@
 //! The PostgreSQL store of sprag: locks between all who reach one database.
 //!
 //! ```text
-//!   caller ──> link: a thread with one connection for statements, one for wake-ups
+//!   caller ──> link: a thread with one connection, for statements and wake-ups
 //!                 │  one statement per operation; the server's clock, in the statement
 //!                 v
 //!   schema sprag: lock, waiter, trail ── NOTIFY ──> the process that was granted

@@ -88,3 +88,42 @@ fn the_doctor_says_what_a_database_can_promise() {
         assert_eq!(forgets, level == "L3", "{said:?}");
     }
 }
+
+/// A server has room for a hundred connections, and commands that wait must not use them up.
+#[test]
+fn a_command_that_waits_has_one_connection() {
+    const WAITERS: usize = 6;
+    if skipped() {
+        return;
+    }
+    let (home, database) = (Home::new(), Database::fresh());
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+         AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let count = || database.sql(connections).parse::<usize>().unwrap();
+    for store in stores(&database.url()) {
+        let base = ["run", "--accept-overlap", "-S", &store, "-w", "60s", "report", "--"];
+        let go = home.path(if store.ends_with("lease") { "lease" } else { "advisory" });
+        let wait = format!("echo entered; until [ -e {} ]; do sleep 0.02; done", go.display());
+        let mut holder = home.start(&[&base[..], &["sh", "-c", &wait]].concat());
+        let mut entered = [0; 8];
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut entered).unwrap();
+        let mut commands: Vec<_> =
+            (0..WAITERS).map(|_| home.start(&[&base[..], &["true"]].concat())).collect();
+        let mut most = 0;
+        while database.sql("SELECT count(*) FROM sprag.waiter") != WAITERS.to_string() {
+            most = most.max(count());
+        }
+        let said = home.sprag(&["doctor", "-S", &store]);
+        assert!(said.out.contains("more processes fit, as each has one"), "{said:?}");
+        most = most.max(count());
+        std::fs::write(&go, "").unwrap();
+        commands.push(holder);
+        for mut command in commands {
+            while command.try_wait().unwrap().is_none() {
+                most = most.max(count());
+            }
+            assert!(command.wait().unwrap().success());
+        }
+        assert!(most <= WAITERS + 1, "{store}: {most} connections of {} commands", WAITERS + 1);
+    }
+}

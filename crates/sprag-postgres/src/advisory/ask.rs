@@ -17,7 +17,7 @@ use crate::error::{Misfit, strange_answer};
 use crate::lease::parts::{self, How};
 use crate::lease::plain::{self, Plain};
 use crate::lease::{RENEW_EACH, passing, written};
-use crate::link::Call;
+use crate::link::{Call, Place};
 
 const APPLY: &str = "SELECT sprag.advisory_v1($1, $2, $3::text::jsonb, $4)::text";
 const RENEW: &str =
@@ -105,7 +105,23 @@ impl AdvisoryStore {
         name: &LockName,
         command: &Command,
     ) -> Result<Done> {
+        let place = match operation {
+            Operation::Acquire => self.rows.link.place().await,
+            _ => None,
+        };
+        self.run_at(place, operation, name, command).await
+    }
+
+    /// The same for a request that may have its place already.
+    async fn run_at(
+        &self,
+        place: Option<Place>,
+        operation: Operation,
+        name: &LockName,
+        command: &Command,
+    ) -> Result<Done> {
         let call = Call::new(APPLY)
+            .at(place)
             .text(&self.rows.namespace)
             .text(name.as_str())
             .text(written(command, self.capability.max_waiters))
@@ -138,7 +154,7 @@ impl AdvisoryStore {
     }
 
     /// Asks for the lock, the short way if that may be.
-    pub(super) async fn acquire(&self, request: &Request) -> Result<Either> {
+    pub(super) async fn acquire(&self, request: &Request, place: Option<Place>) -> Result<Either> {
         let mut command = Command::acquire(request, any_session());
         // One that lay in a buffer until its caller gave up must not take the lock.
         let not_after_ms = self.rows.link.not_after_ms();
@@ -147,15 +163,17 @@ impl AdvisoryStore {
         }
         let name = &request.name;
         if !plain::may_be(request) {
-            let done = self.run(Operation::Acquire, name, &command).await?;
+            let done = self.run_at(place, Operation::Acquire, name, &command).await?;
             return Ok(Either::Long(Box::new(done)));
         }
         let command = written(&command, self.capability.max_waiters);
         let sights = &self.holdings.sights;
         if let Some(seen) = sights.recall(name, request.lease, request.ttl) {
-            return self.take_again(request, &command, not_after_ms, seen).await;
+            let call = Call::new(TAKE_AGAIN).at(place);
+            return self.take_again(call, request, &command, not_after_ms, seen).await;
         }
-        let call = Call::new(TAKE).text(&self.rows.namespace).text(name.as_str()).text(command);
+        let call = Call::new(TAKE).at(place).text(&self.rows.namespace);
+        let call = call.text(name.as_str()).text(command);
         let call = plain::wish(call, request, not_after_ms).key(self.key(name));
         self.send(Operation::Acquire, name, call, |text| self.read_taken(name, text)).await
     }
@@ -163,6 +181,7 @@ impl AdvisoryStore {
     /// Asks for a lock whose record was seen empty, in which session and at which number.
     async fn take_again(
         &self,
+        call: Call,
         request: &Request,
         command: &str,
         not_after_ms: u64,
@@ -170,7 +189,7 @@ impl AdvisoryStore {
     ) -> Result<Either> {
         let Request { name, lease, .. } = request;
         let ttl = i64::try_from(request.ttl.as_millis()).unwrap_or(i64::MAX);
-        let call = Call::new(TAKE_AGAIN)
+        let call = call
             .text(&session)
             .with(number, Type::INT8)
             .text(lease.to_string())
@@ -265,6 +284,7 @@ impl AdvisoryStore {
         });
         let commands: Vec<_> = commands.collect();
         let mut call = Call::new(if how.each { RENEW_EACH } else { RENEW })
+            .renewing()
             .text(&self.rows.namespace)
             .with(names, Type::TEXT_ARRAY)
             .text(format!("[{}]", commands.join(",")));

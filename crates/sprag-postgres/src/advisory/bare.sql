@@ -247,8 +247,9 @@ BEGIN
         WHERE at_ms IS NOT NULL ORDER BY place, came DESC
       RETURNING sequence
   ) SELECT min(sequence), max(sequence) INTO first, last FROM written;
-  IF last / 500 > (first - 1) / 500 THEN
-    PERFORM sprag.forget_trail(last - last % 500);
+  -- There may be several hundred of them.
+  IF last / 32 > (first - 1) / 32 THEN
+    PERFORM sprag.forget_trail(last, 1000);
   END IF;
 END $$;
 

@@ -88,6 +88,7 @@ BEGIN
   IF losses @> '["session_died"]' THEN
     s := sprag.remove_holders(s, losses);
   END IF;
+  s := sprag.drop_crowd(s, over);
   FOR wait IN
     SELECT w.request FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
       AND w.request ->> 'session' = ANY(over) ORDER BY w.arrival, w.ticket

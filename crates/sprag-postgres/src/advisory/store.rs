@@ -197,7 +197,13 @@ impl Store for AdvisoryStore {
         let until = patience(request);
         let mut pause = Pause::until(&self.rows.link, until);
         let mut done = loop {
-            match self.acquire(request).await? {
+            let place = self.rows.link.place().await;
+            if request.queue
+                && let Some(granted) = self.handed(request)
+            {
+                return Ok(granted);
+            }
+            match self.acquire(request, place).await? {
                 Either::Short(entry) => {
                     self.keep_bare(request, entry.session, entry.line);
                     wakeups.close(request.lease);

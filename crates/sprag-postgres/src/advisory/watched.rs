@@ -30,19 +30,12 @@ impl Watched {
         }
     }
 
-    /// The sessions and their locks, each time beginning with another one.
-    pub(crate) fn turn(&self, number: usize) -> (Vec<String>, Vec<String>) {
+    /// The sessions and their locks.
+    pub(crate) fn all(&self) -> (Vec<String>, Vec<String>) {
         let now = BootClock.now();
         let mut watched = self.watched();
         watched.retain(|_, until| *until > now);
-        let mut all: Vec<_> = watched.keys().cloned().collect();
-        drop(watched);
-        all.sort();
-        if !all.is_empty() {
-            let first = number % all.len();
-            all.rotate_left(first);
-        }
-        all.into_iter().map(|(session, lock)| (session, lock.to_string())).unzip()
+        watched.keys().map(|(session, lock)| (session.clone(), lock.to_string())).unzip()
     }
 
     /// These are over.
@@ -65,17 +58,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_the_first_in_turn() {
+    fn each_is_watched_until_it_is_over() {
         let watched = Watched::default();
         let lock = LockName::new("report").unwrap();
-        assert!(watched.turn(0).0.is_empty());
+        assert!(watched.all().0.is_empty());
         for session in ["b", "a", "b"] {
             watched.add(session.into(), &lock);
         }
-        assert_eq!(watched.turn(0).0, ["a", "b"]);
-        assert_eq!(watched.turn(1).0, ["b", "a"]);
-        assert_eq!(watched.turn(2).1, ["report", "report"]);
+        let (mut sessions, locks) = watched.all();
+        sessions.sort();
+        assert_eq!((sessions, locks), (vec!["a".into(), "b".into()], vec!["report".into(); 2]));
         watched.forget(&["a".into()]);
-        assert_eq!(watched.turn(1).0, ["b"]);
+        assert_eq!(watched.all().0, ["b"]);
     }
 }

@@ -302,7 +302,7 @@ async fn run(database: &Database, sequences: usize, seed: u64, advisory: bool) -
 fn check(promises: Promises, sequences: usize) {
     println!("{promises:?}");
     let Promises { made, kept, taken_back } = promises;
-    assert!(made * 20 > sequences && kept * 40 > sequences);
+    assert!(made * 30 > sequences && kept * 60 > sequences);
     // Too rare to be counted on in a small run.
     assert!(sequences < 20_000 || taken_back * 2_000 > sequences);
 }

@@ -2,6 +2,8 @@
 
 mod answers;
 #[cfg(test)]
+mod crowd;
+#[cfg(test)]
 pub(crate) mod differential;
 pub(crate) mod parts;
 pub(crate) mod passing;

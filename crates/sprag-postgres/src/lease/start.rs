@@ -55,7 +55,6 @@ impl Start {
             namespace,
             session,
             channel,
-            listens: false.into(),
             wakeups,
             passing,
             server,

@@ -1,7 +1,6 @@
 //! [`PostgresStore`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use sprag_core::audit::{AuditEntry, AuditQuery};
@@ -32,9 +31,9 @@ use super::trail;
 use super::zeros::without_zeros;
 use crate::advisory::Vital;
 use crate::config::PostgresConfig;
-use crate::diagnose;
-use crate::error::{Misfit, STORE, error, strange_answer};
-use crate::link::{Call, Link, Server};
+use crate::diagnose::{self, Settings};
+use crate::error::{STORE, error, strange_answer};
+use crate::link::{Call, Lane, Link, Place, Server};
 
 /// How many locks a page of [`Store::list`] has by default, and at most.
 const PAGE: usize = 1000;
@@ -44,8 +43,8 @@ const NO_KEYS: Option<Vec<i64>> = None;
 
 /// Locks in rows of a PostgreSQL database.
 ///
-/// Each is a session of its own, with at most two connections: one for statements, one on which it
-/// is woken once it had to wait. Through a connection pool nobody is woken, and waiters ask.
+/// Each is a session of its own, with one connection, on which it is also woken. Through a connection
+/// pool nobody is woken, and waiters ask.
 ///
 /// # Guarantees
 ///
@@ -60,8 +59,6 @@ pub struct PostgresStore {
     pub(super) session: SessionId,
     /// Where this process is woken; none through a pool.
     pub(super) channel: Option<String>,
-    /// Whether that was begun.
-    pub(super) listens: AtomicBool,
     pub(super) wakeups: Arc<Wakeups>,
     pub(crate) passing: Passing,
     pub(super) server: Server,
@@ -114,9 +111,11 @@ impl PostgresStore {
         operation: Operation,
         name: &LockName,
         command: &Command,
+        place: Option<Place>,
     ) -> Result<Answer> {
         let sent = BootClock.now();
         let call = Call::new(APPLY)
+            .at(place)
             .durable()
             .text(&self.namespace)
             .text(name.as_str())
@@ -170,6 +169,7 @@ impl PostgresStore {
         let commands: Vec<_> =
             commands.map(|command| written(&command, self.capability.max_waiters)).collect();
         let mut call = Call::new(if how.each { RENEW_EACH } else { RENEW })
+            .renewing()
             .durable()
             .text(&self.namespace)
             .with(names, Type::TEXT_ARRAY)
@@ -202,19 +202,22 @@ impl PostgresStore {
         views.collect::<Result<_>>().map_err(|error| error.during(operation))
     }
 
+    /// What a waiter was granted meanwhile. Whoever handed the lock over has told its fence: when it was
+    /// written for good, or when it was promised so.
+    fn handed(&self, request: &Request) -> Option<Attempt> {
+        let fence = self.wakeups.enter(request.lease)?;
+        // Who is handed the lock pushed nobody aside.
+        Some(Attempt::Granted(Grant { fence, mode: request.mode, took_over: false }))
+    }
+
     /// Who does not wait needs no wake-up; who waits does.
-    fn heed(&self, lease: LeaseId, outcome: &Outcome) {
+    /// `heard` is where it would have been woken since it asked.
+    fn heed(&self, lease: LeaseId, outcome: &Outcome, heard: Option<&Arc<Lane>>) {
         if !matches!(outcome, Outcome::Queued { .. }) {
             self.wakeups.close(lease);
         } else if self.channel.is_some() {
-            self.listen();
+            self.link.listen(lease, heard);
         }
-    }
-
-    /// From now on wake-ups are listened for. Whether they were not before.
-    fn listen(&self) -> bool {
-        self.link.listen();
-        !self.listens.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -235,15 +238,18 @@ impl Store for PostgresStore {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt> {
         if request.queue {
-            // Whoever handed the lock over has told its fence: when it was written for good, or when
-            // it was promised so.
-            if let Some(fence) = self.wakeups.enter(request.lease) {
-                // Who is handed the lock pushed nobody aside.
-                let grant = Grant { fence, mode: request.mode, took_over: false };
-                return Ok(Attempt::Granted(grant));
+            if let Some(granted) = self.handed(request) {
+                return Ok(granted);
             }
             self.wakeups.open(request.lease);
         }
+        let place = self.link.place().await;
+        if request.queue
+            && let Some(granted) = self.handed(request)
+        {
+            return Ok(granted);
+        }
+        let heard = self.link.listening();
         let mut command = Command::acquire(request, self.session);
         // One that lay in a buffer until its caller gave up must not take the lock.
         let not_after_ms = self.link.not_after_ms();
@@ -251,7 +257,8 @@ impl Store for PostgresStore {
             acquire.not_after_ms = Some(not_after_ms);
         }
         let answer = if plain::may_be(request) {
-            let call = Call::new(TAKE).durable().text(&self.namespace).text(request.name.as_str());
+            let call = Call::new(TAKE).at(place).durable();
+            let call = call.text(&self.namespace).text(request.name.as_str());
             let call = call.text(written(&command, self.capability.max_waiters));
             let call = plain::wish(call, request, not_after_ms);
             let call = call.with(self.channel.clone(), Type::TEXT).with(NO_KEY, Type::INT8);
@@ -267,9 +274,9 @@ impl Store for PostgresStore {
                 Plain::Long(answer) => *answer,
             }
         } else {
-            self.run(Operation::Acquire, &request.name, &command).await?
+            self.run(Operation::Acquire, &request.name, &command, place).await?
         };
-        self.heed(request.lease, &answer.outcome);
+        self.heed(request.lease, &answer.outcome, heard.as_ref());
         let context = answer.context(self.capability.max_waiters);
         let mut attempt = answer.outcome.into_attempt(&answer.record, request, &context);
         if let Ok(Attempt::Held(contention)) = &mut attempt {
@@ -293,9 +300,10 @@ impl Store for PostgresStore {
     async fn convert(&self, conversion: &Conversion) -> Result<Converted> {
         self.wakeups.mailboxes.open(conversion.lease);
         self.settle(Operation::Convert, &conversion.name, conversion.lease).await?;
+        let heard = self.link.listening();
         let command = Command::convert(conversion);
-        let answer = self.run(Operation::Convert, &conversion.name, &command).await?;
-        self.heed(conversion.lease, &answer.outcome);
+        let answer = self.run(Operation::Convert, &conversion.name, &command, None).await?;
+        self.heed(conversion.lease, &answer.outcome, heard.as_ref());
         let context = answer.context(self.capability.max_waiters);
         answer.outcome.into_converted(conversion, &context).map_err(|error| error.at(STORE))
     }
@@ -307,7 +315,7 @@ impl Store for PostgresStore {
 
     async fn withdraw(&self, name: &LockName, lease: LeaseId) -> Result<()> {
         self.settle(Operation::Release, name, lease).await?;
-        self.run(Operation::Release, name, &Command::Withdraw { lease }).await?;
+        self.run(Operation::Release, name, &Command::Withdraw { lease }, None).await?;
         Ok(())
     }
 
@@ -348,7 +356,7 @@ impl Store for PostgresStore {
             return Ok(repaired);
         }
         let command = Command::evict(eviction);
-        let answer = self.run(Operation::Evict, &eviction.name, &command).await?;
+        let answer = self.run(Operation::Evict, &eviction.name, &command, None).await?;
         Ok(answer.outcome.into_evicted())
     }
 
@@ -368,7 +376,7 @@ impl Store for PostgresStore {
         self.channel.as_ref()?;
         let feed = &self.wakeups.evictions;
         let evictions = feed.subscribe_before_connecting();
-        Some(if self.listen() { evictions } else { feed.subscribe() })
+        Some(if self.link.hear_evictions() { feed.subscribe() } else { evictions })
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
@@ -381,11 +389,9 @@ impl Store for PostgresStore {
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
         let rows = self.ask(Operation::Inspect, Call::new(diagnose::SETTINGS)).await?;
-        let read = |row: &Row| -> Result<_, Misfit> {
-            Ok((row.try_get(0)?, row.try_get::<_, Vec<i64>>(1)?, row.try_get(2)?))
-        };
-        let row = self.only(&rows).and_then(|row| read(row).map_err(|e| self.misfit(&e)));
-        let (fsync, standbys, superuser) = row.map_err(|error| error.during(Operation::Inspect))?;
-        Ok(diagnose::findings(&self.server, fsync, &standbys, superuser))
+        let row = self.only(&rows);
+        let settings = row.and_then(|row| Settings::read(row).map_err(|e| self.misfit(&e)));
+        let settings = settings.map_err(|error| error.during(Operation::Inspect))?;
+        Ok(settings.findings(&self.server))
     }
 }

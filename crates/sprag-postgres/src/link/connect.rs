@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use sprag_core::clock::{BootClock, Clock, Moment};
+use sprag_core::wakeups::Wakeups;
 use sprag_core::{ErrorKind, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -15,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Connection, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::ear::{Hearer, Listening};
 use super::lane::Lane;
 use super::wire::{Grip, Wire};
 use super::{Call, answered, startup, tls};
@@ -34,7 +36,7 @@ const HELLO: &str = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_rec
      pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())";
 
 /// From here on the session takes only PostgreSQL's own names for PostgreSQL's own.
-pub(super) const PIN: &str = "SET search_path = pg_catalog, pg_temp";
+const PIN: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// What the DBA may have set for all users is not meant for our session: requests are short, and
 /// have a limit of ours. They are the same ones all the time, and find one row by its key: one plan
@@ -66,6 +68,8 @@ pub(super) struct Connector {
     tls: MakeRustlsConnect,
     /// For a connection whose session has locks.
     vital: Option<Vital>,
+    /// For the others.
+    wakeups: Arc<Wakeups>,
 }
 
 pub(crate) type Half = Connection<Wire, <MakeRustlsConnect as MakeTlsConnect<Wire>>::Stream>;
@@ -75,13 +79,14 @@ impl Connector {
         config: PostgresConfig,
         prepare: &'static [&'static str],
         vital: Option<Vital>,
+        wakeups: Arc<Wakeups>,
     ) -> Result<Self> {
         let tls = MakeRustlsConnect::new(tls::config(&config)?);
-        Ok(Self { config: Arc::new(config), prepare, tls, vital })
+        Ok(Self { config: Arc::new(config), prepare, tls, vital, wakeups })
     }
 
     /// A bare connection, both halves of it, and a grip on its socket.
-    pub(super) async fn connect(&self) -> Result<(Client, Half, Grip)> {
+    async fn connect(&self) -> Result<(Client, Half, Grip)> {
         let config = self.config.connection();
         let host = match &self.config.address {
             Address::Tcp(host, _) => host,
@@ -108,7 +113,11 @@ impl Connector {
         let (mut client, half, grip) = self.connect().await?;
         // It ends with its last user, or whoever waits for an answer is told.
         let life = self.vital.as_ref().map(Vital::life);
-        let lane = Arc::new(Lane::new(half, grip, life.clone()));
+        let hearer = match &life {
+            Some(life) => Hearer::Session(life.clone()),
+            None => Hearer::Leases(Listening::new(Arc::clone(&self.wakeups))),
+        };
+        let lane = Arc::new(Lane::new(half, grip, hearer));
         let driven = Arc::clone(&lane);
         tokio::spawn(async move { driven.drive().await });
         let server = self.in_time(self.greet(&client)).await?;
@@ -292,6 +301,11 @@ impl Line {
         if self.client.query_typed(SWEEP, &asked).await.is_err() {
             self.give_up();
         }
+    }
+
+    /// Says something to the session that has no answer.
+    pub(super) async fn tell(&self, statement: String) -> Result<(), tokio_postgres::Error> {
+        self.client.batch_execute(&statement).await
     }
 
     /// Waits until nothing else is under way, if one may be at a time.

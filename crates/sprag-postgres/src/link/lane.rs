@@ -19,9 +19,9 @@ use sprag_core::pace::Look;
 use tokio_postgres::AsyncMessage;
 
 use super::connect::Half;
+use super::ear::Hearer;
 use super::rest::{Errand, Nap, Rest};
 use super::wire::Grip;
-use crate::advisory::Life;
 
 /// The longest that whoever asks keeps its thread: it may be one of a runtime, with other tasks.
 const LONGEST: Duration = Duration::from_micros(500);
@@ -34,8 +34,8 @@ pub(crate) struct Lane {
     /// Whether the runtime is not to watch the socket.
     looked_for: Arc<AtomicBool>,
     rest: Arc<Rest>,
-    /// The session on it, if it has locks.
-    life: Option<Life>,
+    /// What is told on it unasked is for this.
+    hearer: Hearer,
 }
 
 struct Open {
@@ -139,9 +139,7 @@ struct End<'a>(&'a Lane);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        if let Some(life) = &self.0.life {
-            life.end();
-        }
+        self.0.hearer.end();
         if std::thread::panicking() {
             // Nobody would read what comes.
             self.0.abandon();
@@ -156,11 +154,11 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    pub(super) fn new(half: Half, grip: Grip, life: Option<Life>) -> Self {
+    pub(super) fn new(half: Half, grip: Grip, hearer: Hearer) -> Self {
         let Grip { abandoned, looked_for, socket } = grip;
         let open = Mutex::new(Some(Open { half, socket }));
         let (bell, rest) = (Arc::new(Bell::new()), Arc::default());
-        Self { open, bell, abandoned, looked_for, rest, life }
+        Self { open, bell, abandoned, looked_for, rest, hearer }
     }
 
     /// Reads what the server says until the connection ends.
@@ -247,7 +245,12 @@ impl Lane {
 
     /// How many of this process may be told something on this connection that they wait for.
     fn waiters(&self) -> usize {
-        self.life.as_ref().map_or(0, Life::waiters)
+        self.hearer.waiters()
+    }
+
+    /// What is told on it unasked.
+    pub(super) const fn hearer(&self) -> &Hearer {
+        &self.hearer
     }
 
     fn socket(&self) -> Option<Arc<OwnedFd>> {
@@ -309,8 +312,8 @@ impl Lane {
     }
 
     fn hear(&self, message: &AsyncMessage) {
-        if let (Some(life), AsyncMessage::Notification(note)) = (&self.life, message) {
-            life.hear(note.payload());
+        if let AsyncMessage::Notification(note) = message {
+            self.hearer.hear(note.payload());
         }
     }
 

@@ -1,77 +1,66 @@
-//! [`listen`]: the connection on which this process is woken.
+//! How a process with leases is woken on its connection.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
-use sprag_core::Result;
-use sprag_core::wakeups::Wakeups;
-use tokio::sync::Notify;
-use tokio_postgres::AsyncMessage;
+use sprag_core::LeaseId;
 
-use super::connect::{Connector, PIN};
-use crate::error::{from_postgres, no_answer};
+use super::connect::Line;
+use super::ear::{Hearer, Listening};
+use super::{Desk, Lane, Link};
 
-/// After so much silence it is checked whether the server is still there.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How long to wait before the first new attempt to connect; doubled up to [`MOST`].
-const LEAST: Duration = Duration::from_millis(100);
-const MOST: Duration = Duration::from_secs(5);
+impl Link {
+    /// The connection, if this process is woken on it.
+    pub(crate) fn listening(&self) -> Option<Arc<Lane>> {
+        let line = self.desk.line()?;
+        let Hearer::Leases(listening) = line.lane.hearer() else { return None };
+        listening.is_on().then(|| Arc::clone(&line.lane))
+    }
 
-/// Listens for ever, from the first wish on. A message that is lost costs time, never the lock:
-/// waiters have timers behind it.
-pub(super) async fn listen(
-    connector: Connector,
-    channel: String,
-    wakeups: Arc<Wakeups>,
-    wish: Arc<Notify>,
-) {
-    wish.notified().await;
-    let mut pause = LEAST;
-    loop {
-        let heard = hear(&connector, &channel, &wakeups, || pause = LEAST).await;
-        tracing::debug!(target: "sprag::postgres", error = ?heard.err(), "not listening");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MOST);
+    /// A lease waits to be woken. `heard` is on which connection it would have been, before it was asked
+    /// for.
+    pub(crate) fn listen(&self, lease: LeaseId, heard: Option<&Arc<Lane>>) {
+        if let Some(line) = self.desk.line()
+            && !heard.is_some_and(|lane| Arc::ptr_eq(lane, &line.lane))
+        {
+            begin(&self.desk, &line, Some(lease));
+        }
+    }
+
+    /// From now on it is heard, on each connection, that locks were taken away. Whether it was before.
+    pub(crate) fn hear_evictions(&self) -> bool {
+        self.desk.hears_evictions.store(true, Ordering::SeqCst);
+        if self.listening().is_some() {
+            return true;
+        }
+        if let Some(line) = self.desk.line() {
+            begin(&self.desk, &line, None);
+        }
+        false
     }
 }
 
-/// Listens until the connection ends.
-async fn hear(
-    connector: &Connector,
-    channel: &str,
-    wakeups: &Wakeups,
-    connected: impl FnOnce(),
-) -> Result<()> {
-    let (client, mut connection, _) = connector.connect().await?;
-    let failed = |e| from_postgres(&connector.config, e);
-    // The name is made of letters and digits only. Who listens is idle on purpose.
-    let subscribe =
-        format!("{PIN}; SET idle_session_timeout = 0; LISTEN {channel}; LISTEN sprag_evicted");
-    let asking = async {
-        client.batch_execute(&subscribe).await.map_err(failed)?;
-        connected();
-        // What was said before is lost: let everybody look.
-        wakeups.hear_gap();
-        loop {
-            tokio::time::sleep(SILENCE).await;
-            let asked = tokio::time::timeout(connector.config.timeout, client.batch_execute(""));
-            match asked.await {
-                Ok(answered) => answered.map_err(failed)?,
-                Err(_) => return Err(no_answer(&connector.config, "is silent")),
-            }
-        }
-    };
-    let listening = async {
-        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(note) = message.map_err(failed)? {
-                wakeups.hear(note.payload());
-            }
-        }
-        Ok(())
-    };
-    tokio::select! {
-        ended = listening => ended,
-        ended = asking => ended,
+/// Begins to listen, unless that is done already.
+pub(super) fn begin(desk: &Arc<Desk>, line: &Arc<Line>, lease: Option<LeaseId>) {
+    if let (Hearer::Leases(listening), Some(runtime)) = (line.lane.hearer(), desk.runtime.get())
+        && listening.add(lease)
+    {
+        runtime.spawn(listen(Arc::clone(desk), Arc::clone(line), listening.clone()));
     }
+}
+
+/// Asks for what is told to this process. If that fails, whoever waits asks again some time, and with that
+/// for this too: a message that is lost costs time, never the lock.
+async fn listen(desk: Arc<Desk>, line: Arc<Line>, listening: Listening) {
+    let _errand = line.lane.errand();
+    // The name is made of letters and digits only.
+    let asked = line.tell(format!("LISTEN {}; LISTEN sprag_evicted", desk.channel));
+    let answer = tokio::time::timeout(desk.connector.config.timeout, asked).await;
+    let is_on = matches!(answer, Ok(Ok(())));
+    tracing::debug!(target: "sprag::postgres", is_on, "listening");
+    if answer.is_err() {
+        // It may still be done, on a connection that nobody else should wait for either.
+        line.doubt(None);
+    }
+    listening.answered(is_on);
 }

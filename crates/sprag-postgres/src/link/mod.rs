@@ -1,4 +1,4 @@
-//! [`Link`]: the thread that has the connections.
+//! [`Link`]: the thread that has the connection.
 //!
 //! Its own thread and runtime: callers may be on any runtime or none, and a connection must not end
 //! with the runtime that happened to open it.
@@ -13,11 +13,12 @@ mod rest;
 #[cfg(test)]
 mod restart;
 mod startup;
+mod tidy;
 mod tls;
 mod watcher;
 mod wire;
 
-pub(crate) use call::Call;
+pub(crate) use call::{Call, Place};
 pub(crate) use connect::Server;
 pub(crate) use lane::Lane;
 
@@ -35,7 +36,7 @@ use sprag_core::pace::Pace;
 use sprag_core::wakeups::{Wakeups, step_aside};
 use sprag_core::{Error, ErrorKind, Loss, Result};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -49,6 +50,10 @@ use crate::error::{Misfit, error, misfit, no_answer};
 /// Requests that wait to be sent; beyond that callers wait their turn.
 const WAITING: usize = 1024;
 
+/// How many requests for locks are under way at a time, and how many others. The server does one after the
+/// other, so more would only make a renewal wait for them, and time run for those that it has not begun.
+const UNDER_WAY: usize = 32;
+
 /// What is said when something of ours panics, which must not be.
 const DIED: &str = "what talks to PostgreSQL has died, and is started again: please report it";
 /// How long to wait until that which listens is started again.
@@ -59,7 +64,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Link {
     jobs: mpsc::Sender<Job>,
     desk: Arc<Desk>,
-    listen: Arc<Notify>,
     /// The server's clock minus ours, in milliseconds, as of the last answer.
     skew: Arc<AtomicI64>,
     /// A forked child has a copy of this, but not the thread.
@@ -73,6 +77,12 @@ struct Desk {
     pace: Pace,
     /// The same of requests for which the server waits for its disk.
     disk_pace: Pace,
+    /// The places of requests for locks, and of all others but renewals.
+    asking: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+    /// Where this process is woken, and whether also for locks that are taken away.
+    channel: String,
+    hears_evictions: AtomicBool,
     /// The connection, while there is one.
     line: Mutex<Option<Arc<Line>>>,
     runtime: OnceLock<Handle>,
@@ -165,13 +175,25 @@ impl Link {
     ) -> Result<Self> {
         let holdings = vital.as_ref().map(|vital| Arc::clone(&vital.holdings));
         let ear = Ear { wakeups: Arc::clone(&wakeups), holdings };
-        let connector = Connector::new(config, prepare, vital)?;
+        let connector = Connector::new(config, prepare, vital, wakeups)?;
         let (line, runtime) = (Mutex::default(), OnceLock::new());
         let (pace, disk_pace) = (Pace::new(), Pace::new());
-        let desk = Arc::new(Desk { connector, ear, pace, disk_pace, line, runtime });
+        let [asking, others] = [(); 2].map(|()| Arc::new(Semaphore::new(UNDER_WAY)));
+        let desk = Arc::new(Desk {
+            connector,
+            ear,
+            pace,
+            disk_pace,
+            asking,
+            others,
+            channel,
+            hears_evictions: AtomicBool::new(false),
+            line,
+            runtime,
+        });
         let (jobs, inbox) = mpsc::channel(WAITING);
-        let (listen, skew) = (Arc::new(Notify::new()), Arc::new(AtomicI64::new(0)));
-        let (wish, measured) = (Arc::clone(&listen), Arc::clone(&skew));
+        let skew = Arc::new(AtomicI64::new(0));
+        let measured = Arc::clone(&skew);
         let shared = Arc::clone(&desk);
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -180,28 +202,26 @@ impl Link {
                 Err(e) => return opened(Err(no_runtime().caused_by(e))),
             };
             shared.runtime.get_or_init(|| runtime.handle().clone());
-            let connector = shared.connector.clone();
-            // Where locks end with their session it is also woken on its connection.
-            let listener = match shared.ear.holdings.clone() {
-                Some(holdings) => runtime
-                    .spawn(again(move || watcher::watch(connector.clone(), Arc::clone(&holdings)))),
-                None => runtime.spawn(again(move || {
-                    let (wakeups, wish) = (Arc::clone(&wakeups), Arc::clone(&wish));
-                    listener::listen(connector.clone(), channel.clone(), wakeups, wish)
-                })),
-            };
+            let watcher = shared.ear.holdings.clone().map(|holdings| {
+                let desk = Arc::clone(&shared);
+                runtime
+                    .spawn(again(move || watcher::watch(Arc::clone(&desk), Arc::clone(&holdings))))
+            });
+            let desk = Arc::clone(&shared);
+            let tidier = runtime.spawn(again(move || tidy::tidy(Arc::clone(&desk))));
             let (mut inbox, mut opened) = (inbox, Some(opened));
             let mut serve = || runtime.block_on(serve(&shared, &mut inbox, &measured, &mut opened));
             while catch_unwind(AssertUnwindSafe(&mut serve)).is_err() {
                 tracing::error!(target: "sprag::postgres", "{DIED}");
             }
+            tidier.abort();
             runtime.block_on(shared.tell_visits());
-            listener.abort();
+            watcher.inspect(tokio::task::JoinHandle::abort);
             shared.set_line(None);
         };
         let started = std::thread::Builder::new().name("sprag-postgres".into()).spawn(work);
         started.map_err(|e| no_runtime().caused_by(e))?;
-        Ok(Self { jobs, desk, listen, skew, process: std::process::id() })
+        Ok(Self { jobs, desk, skew, process: std::process::id() })
     }
 
     /// A forked child may not use it.
@@ -212,9 +232,17 @@ impl Link {
         Err(Error::lost(Loss::Forked))
     }
 
+    /// Waits for the place of a request for a lock. Whoever gives up meanwhile has asked for nothing.
+    pub(crate) async fn place(&self) -> Option<Place> {
+        Place::of(&self.desk.asking).await
+    }
+
     /// Asks the server.
-    pub(crate) async fn ask(&self, call: Call) -> Answer {
+    pub(crate) async fn ask(&self, mut call: Call) -> Answer {
         self.ensure_own_process()?;
+        if call.place.is_none() && !call.renews {
+            call.place = Place::of(&self.desk.others).await;
+        }
         let ended = || error(ErrorKind::Unavailable, "the store was closed");
         let (answer, answered) = oneshot::channel();
         match (self.desk.line(), self.desk.runtime.get()) {
@@ -233,7 +261,8 @@ impl Link {
                 runtime.spawn(finish(Arc::clone(&self.desk), line, (key, sent), work, answer));
             }
             _ => {
-                let job = Job { call, asked: BootClock.now(), answer };
+                let asked = call.place.as_ref().map_or_else(|| BootClock.now(), |it| it.asked);
+                let job = Job { call, asked, answer };
                 self.jobs.send(job).await.map_err(|_| ended())?;
             }
         }
@@ -254,11 +283,6 @@ impl Link {
             // If it is aborted the thread has ended, and there is nothing to wait for.
             runtime.spawn(async move { tokio::time::sleep(duration).await }).await.ok();
         }
-    }
-
-    /// From now on wake-ups are listened for.
-    pub(crate) fn listen(&self) {
-        self.listen.notify_one();
     }
 
     /// Until when, by the server's clock, a request that is sent now may be done.
@@ -341,7 +365,13 @@ async fn serve(
                 connector.open().await
             };
             match connected {
-                Ok(fresh) => desk.set_line(Some(Arc::new(fresh))),
+                Ok(fresh) => {
+                    let fresh = Arc::new(fresh);
+                    desk.set_line(Some(Arc::clone(&fresh)));
+                    if desk.hears_evictions.load(Ordering::SeqCst) {
+                        listener::begin(desk, &fresh, None);
+                    }
+                }
                 Err(error) => {
                     failed = failed.max(BootClock.now());
                     // The caller may be gone.

@@ -27,6 +27,8 @@ macro_rules! objects {
             "\n",
             include_str!("../lease/sql/words.sql"),
             "\n",
+            include_str!("../lease/sql/sweep.sql"),
+            "\n",
             include_str!("../lease/sql/step.sql"),
             "\n",
             include_str!("../lease/sql/commands.sql"),
@@ -231,7 +233,7 @@ mod tests {
     use super::{SQL, VERSION};
 
     /// Of version 1.
-    const FROZEN: &str = "d4bd0c1a9cd6dec21c834d4f9b22309002ecedac1fdd5f3024b338ef81e767a0";
+    const FROZEN: &str = "653f83a3ad193741f51a2e3fb54c843e79c010dc4c731c9f419070087c3ac6e6";
 
     #[test]
     fn the_schema_is_frozen() {

@@ -27,7 +27,7 @@ BEGIN
   EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA sprag TO %I', who);
   EXECUTE format('GRANT INSERT, UPDATE ON sprag.namespace TO %I', who);
   EXECUTE format('GRANT INSERT, UPDATE, DELETE ON sprag.lock, sprag.waiter, sprag.trail, '
-    'sprag.grip, sprag.session TO %I', who);
+    'sprag.grip, sprag.session, sprag.swept TO %I', who);
   EXECUTE format('GRANT USAGE, SELECT ON SEQUENCE sprag.fences, sprag.changes TO %I', who);
   EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA sprag TO %I', who);
   EXECUTE format('REVOKE EXECUTE ON FUNCTION sprag.let_in(text) FROM %I', who);

@@ -1,4 +1,4 @@
--- What sprag keeps. A row of `lock` stays when the lock is free: its fence must never go back.
+-- What sprag keeps. A row of `lock` stays for a while when the lock is free: see lease/sql/sweep.sql.
 
 CREATE TABLE sprag.meta (
   version int NOT NULL
@@ -40,6 +40,8 @@ CREATE TABLE sprag.lock (
   plain_ttl_ms bigint NOT NULL DEFAULT 0,
   -- The leases that were released that way since, which are not in `gone` yet.
   ended text NOT NULL DEFAULT '',
+  -- When the record was written the long way, or the lock was given back.
+  used_us bigint NOT NULL DEFAULT 0,
   -- Of an advisory lock: its key, and whose session has it for the plain holder.
   key bigint,
   plain_session text COLLATE "C",

@@ -14,6 +14,7 @@ pub use private::PostgresServer;
 pub use psql::Psql;
 
 use std::fs;
+use std::io::{Seek as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -105,7 +106,16 @@ impl Place {
         let mut psql = Command::new(binaries().join("psql"));
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres"]);
         psql.arg("-h").arg(&self.folder).args(["-p", &self.port.to_string(), "-d", database]);
-        let output = psql.args(["-c", text]).output().expect("psql comes with PostgreSQL");
+        // No argument may be as long as the schema.
+        if text.len() < 100_000 {
+            psql.args(["-c", text]).stdin(Stdio::null());
+        } else {
+            let mut file = tempfile::tempfile().expect("there is room for temporary files");
+            file.write_all(text.as_bytes()).expect("it can be written");
+            file.rewind().expect("it can be read");
+            psql.args(["-f", "-"]).stdin(file);
+        }
+        let output = psql.output().expect("psql comes with PostgreSQL");
         let read = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().to_owned();
         if output.status.success() { Ok(read(output.stdout)) } else { Err(read(output.stderr)) }
     }

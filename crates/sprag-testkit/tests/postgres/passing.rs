@@ -13,7 +13,8 @@ use sprag_testkit::passing::{self, First, NAME, Process};
 use sprag_testkit::postgres_server::{Database, PostgresServer, skipped};
 use sprag_testkit::proxy::Proxy;
 use sprag_testkit::support::{
-    LONG, eventually, let_time_pass, look, name, request, spawn_acquire, until_unused, within,
+    LONG, eventually, let_time_pass, look, name, now, request, spawn_acquire, until_unused,
+    until_waiters, within,
 };
 
 /// A lease that ends within a test.
@@ -52,20 +53,29 @@ impl Scene {
         )
     }
 
-    /// A client behind the proxy. It listens: when it begins to, all who wait ask once more, and who is let
-    /// in by the answer to that is not told who comes next.
+    /// A client behind the proxy. It listens: who has to wait before that asks once more, and who is let in
+    /// by the answer to that is not told who comes next.
     async fn locks(&self) -> Locks {
         let locks = Locks::open(&self.url()).unwrap();
         if self.mode == "lease" {
-            let guard = locks.lock(NAME).ttl(LONG).acquire().await.unwrap();
-            let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
-            let listens = "SELECT count(*) > 0 FROM pg_stat_activity \
-                 WHERE datname = current_database() AND query LIKE '%; LISTEN sprag%' AND state = 'idle'";
-            eventually("it listens", async || self.database.sql(listens) == "t").await;
-            guard.release().await.unwrap();
-            within("handed over", waiting).await.unwrap().unwrap().release().await.unwrap();
+            self.until_it_listens(&locks).await;
         }
         locks
+    }
+
+    async fn until_it_listens(&self, locks: &Locks) {
+        let other = Locks::open(&self.database.url()).unwrap();
+        let mut listens = false;
+        while !listens {
+            let guard = other.lock(NAME).ttl(LONG).acquire().await.unwrap();
+            let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
+            until_waiters(locks.store(), NAME, 1).await;
+            guard.release().await.unwrap();
+            let released = now();
+            within("handed over", waiting).await.unwrap().unwrap().release().await.unwrap();
+            // Sooner than any timer.
+            listens = now().since(released) < Duration::from_millis(100);
+        }
     }
 
     /// Who has the session lock, by the server's own view.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sprag::Locks;
 use sprag_testkit::postgres_server::{Database, skipped};
 use sprag_testkit::process::{Ask, TakerConfig};
-use sprag_testkit::support::{LONG, eventually, name, now, spawn_acquire, until_waiters, within};
+use sprag_testkit::support::{LONG, name, now, spawn_acquire, until_waiters, within};
 
 const TAKER: &str = env!("CARGO_BIN_EXE_sprag-taker");
 const NAME: &str = "report";
@@ -65,9 +65,6 @@ async fn the_death_of_a_holder_of_advisory_locks_is_noticed_at_once() {
     let database = Database::fresh();
     let url = format!("{}?mode=advisory", database.url());
     let locks = Locks::open(&url).unwrap();
-    let watched = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
-         AND classid = 1936749156 AND objsubid = 2 \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let connections = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
          AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
     let mut times = Vec::new();
@@ -75,8 +72,8 @@ async fn the_death_of_a_holder_of_advisory_locks_is_noticed_at_once() {
         let mut holder = TakerConfig::new(TAKER, &url).name("holder").spawn().await;
         let held = holder.acquire(Ask::new(name(NAME), LONG)).await;
         let waiting = spawn_acquire(locks.lock(NAME).ttl(LONG));
-        eventually("its end is waited for", async || database.sql(watched) == "1").await;
-        assert_eq!(database.sql(connections), "3", "one of the holder, two of who waits");
+        until_waiters(locks.store(), NAME, 1).await;
+        assert_eq!(database.sql(connections), "2", "one of the holder, one of who waits");
         let killed = now();
         holder.kill().await;
         let guard = within("granted", waiting).await.unwrap().unwrap();

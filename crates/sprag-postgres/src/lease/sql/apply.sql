@@ -98,6 +98,7 @@ BEGIN
         heir_lease = s.heir_lease, heir_fence = s.heir_fence,
         holders = CASE WHEN plain_again THEN '[]' ELSE s.holders END, gone = s.gone,
         upgrader = s.upgrader, waiting = s.waiting, patience_ms = s.patience_ms, ended = '',
+        used_us = s.now_us,
         plain = CASE WHEN plain_again THEN hold::text END,
         plain_lease = CASE WHEN plain_again THEN hold ->> 'lease' END,
         plain_us = CASE WHEN plain_again THEN (hold ->> 'renewed_ms')::bigint * 1000
@@ -197,6 +198,52 @@ BEGIN
   RETURN fences;
 END $$;
 
+-- Renews those waiters of some locks, whose rows are locked, that are behind a holder which is here to stay,
+-- so that nothing else is to be done. What each is told. One by one, so that no plan reads a whole table.
+CREATE FUNCTION sprag.renew_waits(ns text, locks text[], leases text[], us bigint) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  answers jsonb[] := '{}';
+  told text[] := '{}';
+  wait jsonb;
+  lock text;
+  counts boolean := false;
+  count bigint := 0;
+BEGIN
+  FOR place IN 1 .. coalesce(cardinality(leases), 0) LOOP
+    IF lock IS DISTINCT FROM locks[place] THEN
+      PERFORM sprag.count_changes(ns, lock, count);
+      lock := locks[place];
+      count := 0;
+      counts := EXISTS (SELECT FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock
+        AND k.plain_lease IS NOT NULL AND k.waiting > 0
+        AND least(k.plain_us / 1000 + k.plain_ttl_ms, k.patience_ms) > us / 1000);
+    END IF;
+    CONTINUE WHEN NOT counts;
+    UPDATE sprag.waiter AS w
+      SET request = w.request || jsonb_build_object('renewed_ms', us / 1000),
+        expires_ms = us / 1000 + (w.request ->> 'ttl_ms')::bigint
+      WHERE w.lease = leases[place] AND w.name = lock AND w.space IS NOT DISTINCT FROM ns
+      RETURNING w.request INTO wait;
+    IF FOUND THEN
+      count := count + 1;
+      told := told || leases[place];
+      answers := answers || sprag.answer(us, jsonb_build_object('queued',
+        jsonb_build_object('ahead', sprag.ahead_of(ns, lock, wait))));
+    END IF;
+  END LOOP;
+  PERFORM sprag.count_changes(ns, lock, count);
+  RETURN (SELECT jsonb_object_agg(its.lease, its.answer) FROM unnest(told, answers) AS its(lease, answer));
+END $$;
+
+-- The version of a lock counts what has changed.
+CREATE FUNCTION sprag.count_changes(ns text, lock text, count bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF count > 0 THEN
+    UPDATE sprag.lock AS k SET version = k.version + count WHERE k.space = ns AND k.name = lock;
+  END IF;
+END $$;
+
 -- Many renewals in one statement. All rows are locked first, in the order of their names, so that
 -- no two batches wait for each other. It ends long before anybody gives it up: answers may be missing
 -- at the end, and are asked for again. Whose answer says `plain` holds the lock the short way.
@@ -208,6 +255,7 @@ DECLARE
   last int;
   wanted jsonb;
   fences jsonb;
+  waits jsonb;
   answers jsonb[] := '{}';
 BEGIN
   -- Nor does it wait for longer than that for a row that somebody keeps.
@@ -227,7 +275,13 @@ BEGIN
       FROM generate_series(start, last) AS place, LATERAL (SELECT commands -> (place - 1)) AS its(command)
       WHERE NOT command ? 'rebind';
     fences := coalesce(sprag.renew_plain(rows[start : last], wanted, us), '{}');
-    SELECT answers || array_agg(CASE WHEN fences ? lease THEN jsonb_build_object('now_us', us,
+    -- Most that are not held wait.
+    SELECT coalesce(sprag.renew_waits(ns, array_agg(locks[place] ORDER BY locks[place]),
+        array_agg(command ->> 'lease' ORDER BY locks[place]), us), '{}')
+      INTO waits
+      FROM generate_series(start, last) AS place, LATERAL (SELECT commands -> (place - 1)) AS its(command)
+      WHERE NOT command ? 'rebind' AND NOT fences ? (command ->> 'lease');
+    SELECT answers || array_agg(CASE WHEN waits ? lease THEN waits -> lease WHEN fences ? lease THEN jsonb_build_object('now_us', us,
           'outcome', jsonb_build_object('granted', jsonb_build_object('fence', fences -> lease,
             'mode', 'exclusive', 'took_over', false)), 'plain', true) END ORDER BY place) INTO answers
       FROM generate_series(start, last) AS place,
@@ -256,6 +310,6 @@ BEGIN
         FROM jsonb_array_elements(entries) WITH ORDINALITY AS all_of(one, place) ORDER BY place
       RETURNING sequence
   ) SELECT max(sequence) INTO last FROM written;
-  PERFORM sprag.forget_trail(last);
+  PERFORM sprag.forget_trail(last, 100);
   PERFORM sprag.durable(false);
 END $$;

@@ -82,3 +82,36 @@ BEGIN
     FROM pg_stat_replication AS r;
   SELECT r.rolsuper INTO superuser FROM pg_roles AS r WHERE r.rolname = current_user;
 END $$;
+
+-- How many more connections the server takes of a user like this one, and how many of all at most. What
+-- is reserved for others does not count.
+CREATE FUNCTION sprag.room_v1(OUT fits bigint, OUT most bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  most := current_setting('max_connections')::bigint
+    - current_setting('superuser_reserved_connections')::bigint
+    - coalesce(current_setting('reserved_connections', true), '0')::bigint;
+  -- The limits of the server, of the database, and of the user.
+  SELECT greatest(least(most - count(*),
+      CASE WHEN min(d.datconnlimit) >= 0
+        THEN min(d.datconnlimit) - count(*) FILTER (WHERE a.datid = d.oid) END,
+      CASE WHEN min(r.rolconnlimit) >= 0
+        THEN min(r.rolconnlimit) - count(*) FILTER (WHERE a.usesysid = r.oid) END), 0) INTO fits
+    FROM pg_stat_activity AS a, pg_database AS d, pg_roles AS r
+    WHERE a.datid IS NOT NULL AND d.datname = current_database() AND r.rolname = current_user;
+END $$;
+
+-- What is kept here, for all namespaces: how many locks there are and how many of them are free, for how many
+-- seconds the longest, how many entries the trail has, and the bytes of it all. Of very many locks the first
+-- are counted.
+CREATE FUNCTION sprag.stored_v1(OUT locks bigint, OUT free bigint, OUT oldest_s bigint, OUT entries bigint,
+  OUT bytes bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT count(*), count(*) FILTER (WHERE k.is_free),
+      coalesce((sprag.now_us() - min(k.since_us) FILTER (WHERE k.is_free)) / 1000000, 0)
+    INTO locks, free, oldest_s
+    FROM (SELECT l.plain_lease IS NULL AND l.holders = '[]' AND l.waiting = 0 AS is_free,
+        greatest(l.used_us, l.plain_us) AS since_us FROM sprag.lock AS l LIMIT 1000000) AS k;
+  SELECT count(*) INTO entries FROM sprag.trail AS t;
+  SELECT sum(pg_total_relation_size(c.oid)) INTO bytes FROM pg_class AS c
+    WHERE c.relnamespace = 'sprag'::regnamespace AND c.relkind = 'r';
+END $$;

@@ -37,10 +37,16 @@ END $$;
 -- Makes the row of a lock; its fence begins behind those of all rows that were cleared away.
 CREATE FUNCTION sprag.make_lock(ns text, lock text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO sprag.lock (space, name, fence)
-    VALUES (ns, lock, coalesce((SELECT n.floor FROM sprag.namespace AS n WHERE n.space = ns), 0))
+  INSERT INTO sprag.lock (space, name, fence, used_us)
+    VALUES (ns, lock, coalesce((SELECT n.floor FROM sprag.namespace AS n WHERE n.space = ns), 0),
+      sprag.now_us())
     ON CONFLICT DO NOTHING;
-  RETURN FOUND;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  -- So that there are never many more than are used.
+  PERFORM sprag.sweep(4, false, sprag.keeps_us());
+  RETURN true;
 END $$;
 
 -- Before the whole record is written: what the plain holder of an advisory lock has.
@@ -100,8 +106,8 @@ BEGIN
   INSERT INTO sprag.trail (space, name, at_ms, plain, session, fence, came, after_ms)
     VALUES (ns, lock, us / 1000, command, my_session, new_fence, true, 0)
     RETURNING sequence INTO last;
-  IF last % 500 = 0 THEN
-    PERFORM sprag.forget_trail(last);
+  IF last % 32 = 0 THEN
+    PERFORM sprag.forget_trail(last, 100);
   END IF;
   IF my_session IS NULL AND current_setting('synchronous_commit') <> 'on' THEN
     PERFORM sprag.durable(true);
@@ -122,7 +128,7 @@ DECLARE
   done text;
 BEGIN
   UPDATE sprag.lock AS k
-    SET version = k.version + 1, plain_lease = NULL,
+    SET version = k.version + 1, plain_lease = NULL, used_us = sprag.now_us(),
       ended = right(k.ended || asked || ' ', 264)
     WHERE k.space = ns AND k.name = lock AND k.plain_lease = asked AND k.waiting = 0
       AND k.plain_us / 1000 + k.plain_ttl_ms > sprag.now_us() / 1000
@@ -136,8 +142,8 @@ BEGIN
     VALUES (ns, lock, us / 1000, command, its_session, its_fence, false,
       us / 1000 - since_us / 1000)
     RETURNING sequence INTO last;
-  IF last % 500 = 0 THEN
-    PERFORM sprag.forget_trail(last);
+  IF last % 32 = 0 THEN
+    PERFORM sprag.forget_trail(last, 100);
   END IF;
   IF lock_key IS NULL THEN
     done := set_config('synchronous_commit', 'off', true);

@@ -22,6 +22,32 @@ BEGIN
   RETURN wait;
 END $$;
 
+-- Tells a lease that it waits, behind a holder that is here to stay; of an advisory lock, one of the same
+-- session. Most questions of a crowd are that: nothing is locked and nothing is written.
+CREATE FUNCTION sprag.plain_wait(ns text, lock text, asked text, not_after_ms bigint, my_session text)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  wait jsonb := sprag.stored_wait(ns, lock, asked);
+  l sprag.lock;
+  us bigint;
+BEGIN
+  IF wait IS NULL THEN
+    RETURN NULL;
+  END IF;
+  SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock
+    AND k.plain_lease <> asked AND k.plain_session IS NOT DISTINCT FROM my_session AND k.waiting > 0;
+  us := sprag.now_us();
+  IF l.space IS NULL OR us / 1000 > not_after_ms
+    OR least(l.plain_us / 1000 + l.plain_ttl_ms, l.patience_ms) <= us / 1000 THEN
+    RETURN NULL;
+  END IF;
+  -- Only the holder is asked for, and to remember others takes long.
+  l.ended := '';
+  RETURN jsonb_build_object('now_us', us, 'waiting', l.waiting,
+    'holders', (sprag.whole(l)).holders, 'outcome', jsonb_build_object('queued',
+      jsonb_build_object('ahead', sprag.ahead_of(ns, lock, wait))));
+END $$;
+
 -- Gives a lease its place behind a holder that is here to stay; of an advisory lock, one of the same
 -- session.
 CREATE FUNCTION sprag.plain_join(ns text, lock text, command jsonb, asked text, not_after_ms bigint,
@@ -34,9 +60,6 @@ DECLARE
   expires bigint;
   is_last boolean;
 BEGIN
-  IF NOT (command ->> 'queue')::boolean OR command ? 'steal' THEN
-    RETURN NULL;
-  END IF;
   SELECT * INTO l FROM sprag.lock AS k WHERE k.space = ns AND k.name = lock
     AND k.plain_lease <> asked AND k.plain_session IS NOT DISTINCT FROM my_session
     AND k.waiting < (command ->> 'max_waiters')::int
@@ -95,6 +118,7 @@ CREATE FUNCTION sprag.plain_pass(ns text, lock text, asked text, channel text, m
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   l sprag.lock;
+  first text;
   next sprag.waiter;
   next_plain text;
   new_fence bigint;
@@ -120,11 +144,13 @@ BEGIN
   IF new_fence > 9007199254740991 THEN
     RETURN NULL;
   END IF;
+  first := l.heir_lease;
+  IF first IS NULL THEN
+    SELECT w.lease INTO first FROM sprag.waiter AS w WHERE w.space = ns AND w.name = lock
+      ORDER BY w.arrival, w.ticket LIMIT 1;
+  END IF;
   DELETE FROM sprag.waiter AS w
-    WHERE w.space = ns AND w.name = lock AND (w.arrival, w.ticket) = (
-        SELECT h.arrival, h.ticket FROM sprag.waiter AS h WHERE h.space = ns AND h.name = lock
-          AND (l.heir_lease IS NULL OR h.lease = l.heir_lease)
-          ORDER BY h.arrival, h.ticket LIMIT 1)
+    WHERE w.lease = first AND w.name = lock AND w.space IS NOT DISTINCT FROM ns
       AND w.request -> 'mode' = '"exclusive"' AND (w.request ->> 'priority')::int <> 127
       AND (my_session IS NULL OR w.channel IS NOT DISTINCT FROM plain_pass.channel)
     RETURNING * INTO next;
@@ -149,8 +175,8 @@ BEGIN
           greatest(ms - (next.request ->> 'arrived_ms')::bigint, 0))
       RETURNING sequence
   ) SELECT max(sequence) INTO last FROM written;
-  IF last % 500 < 2 THEN
-    PERFORM sprag.forget_trail(last - last % 500);
+  IF last % 32 < 2 THEN
+    PERFORM sprag.forget_trail(last, 100);
   END IF;
   message := next.lease || ':' || new_fence || coalesce(':' || new_heir || ':' || new_heir_fence, '');
   IF next.channel = channel THEN
@@ -184,7 +210,10 @@ BEGIN
     AND sprag.make_lock(ns, lock) THEN
     RETURN sprag.take_v1(ns, lock, command, asked, ttl_ms, not_after_ms, channel, lock_key);
   END IF;
-  joined := sprag.plain_join(ns, lock, wish, asked, not_after_ms, channel, my_session);
+  IF (wish ->> 'queue')::boolean AND NOT wish ? 'steal' THEN
+    joined := coalesce(sprag.plain_wait(ns, lock, asked, not_after_ms, my_session),
+      sprag.plain_join(ns, lock, wish, asked, not_after_ms, channel, my_session));
+  END IF;
   IF joined IS NOT NULL AND my_session IS NULL THEN
     PERFORM sprag.durable(false);
   ELSIF joined IS NOT NULL THEN

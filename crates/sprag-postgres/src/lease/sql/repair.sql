@@ -49,7 +49,7 @@ BEGIN
   UPDATE sprag.lock AS k
     SET version = k.version + 1, fence = greatest(k.fence, k.heir_fence), permits = NULL,
       holders = '[]', gone = '[]', upgrader = NULL, waiting = 0, patience_ms = 0, heir_lease = NULL,
-      heir_fence = NULL, plain = NULL, plain_lease = NULL, ended = ''
+      heir_fence = NULL, plain = NULL, plain_lease = NULL, ended = '', used_us = us
     WHERE k.space = ns AND k.name = lock;
   PERFORM sprag.tell(ns, lock, us / 1000, jsonb_build_object(
     'kind', jsonb_build_object('gone', jsonb_build_object('broken', jsonb_build_object(

@@ -90,6 +90,24 @@ BEGIN
   END IF;
 END $$;
 
+-- Of very many waiters whose time is over, or whose sessions are, only those in front are told so. The others
+-- are removed at once, and learn that they are gone when they ask: to tell each takes longer than a statement may.
+CREATE FUNCTION sprag.drop_crowd(INOUT s sprag.step, over text[]) LANGUAGE plpgsql AS $$
+DECLARE
+  dropped int;
+BEGIN
+  WITH excess AS (
+    SELECT w.lease FROM sprag.waiter AS w WHERE w.space = s.ns AND w.name = s.lock
+      AND w.lease IS DISTINCT FROM s.heir_lease
+      AND CASE WHEN over IS NULL THEN w.expires_ms <= s.now_ms ELSE w.request ->> 'session' = ANY (over) END
+      ORDER BY w.arrival, w.ticket OFFSET 100
+  ) DELETE FROM sprag.waiter AS w USING excess AS e
+      WHERE w.lease = e.lease AND w.name = s.lock AND w.space IS NOT DISTINCT FROM s.ns;
+  GET DIAGNOSTICS dropped = ROW_COUNT;
+  s.waiting := s.waiting - dropped;
+  s.changed := s.changed OR dropped > 0;
+END $$;
+
 -- Takes out the holders and waiters whose time is over. Who is promised the lock may be inside
 -- already, and counts from its last question, which is no sign of life here: it stays.
 CREATE FUNCTION sprag.reap(INOUT s sprag.step) LANGUAGE plpgsql AS $$
@@ -104,6 +122,7 @@ BEGIN
     s := sprag.remove_holders(s, losses);
   END IF;
   IF s.waiting > 0 AND s.patience_ms <= s.now_ms THEN
+    s := sprag.drop_crowd(s, NULL);
     FOR over IN
       SELECT w.request FROM sprag.waiter AS w
         WHERE w.space = s.ns AND w.name = s.lock AND w.expires_ms <= s.now_ms

@@ -77,50 +77,16 @@ RETURN jsonb_build_object('kind', kind, 'lease', hold -> 'lease', 'session', hol
   'fence', coalesce(hold -> 'fence', '0'), 'mode', hold -> 'mode', 'holder', hold -> 'holder',
   'after_ms', greatest(after_ms, 0));
 
--- Writes what happened into the trail, and now and then forgets what is old.
+-- Writes what happened into the trail, and forgets what is too old, some entries at a time.
 CREATE FUNCTION sprag.tell(ns text, lock text, ms bigint, event jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE last bigint;
 BEGIN
   INSERT INTO sprag.trail (space, name, at_ms, event) VALUES (ns, lock, ms, tell.event)
     RETURNING sequence INTO last;
-  IF last % 500 = 0 THEN
-    PERFORM sprag.forget_trail(last);
+  IF last % 32 = 0 THEN
+    PERFORM sprag.forget_trail(last, 100);
   END IF;
-END $$;
-
--- Mostly the last few of those that are too old, as it takes long to find that the others are gone;
--- now and then all. Whoever else does so meanwhile is not waited for.
-CREATE FUNCTION sprag.forget_trail(last bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  DELETE FROM sprag.trail WHERE sequence IN (
-    SELECT t.sequence FROM sprag.trail AS t WHERE t.sequence <= last - 10000
-      AND t.sequence > CASE WHEN last % 100000 = 0 THEN 0 ELSE last - 11000 END
-      ORDER BY t.sequence LIMIT 10000 FOR UPDATE SKIP LOCKED);
-  -- Chance brings every row here some day.
-  PERFORM sprag.clear(30 * 86400 * 1000000::bigint, 0.1);
-END $$;
-
--- Clears away some of the locks that nobody has used for so long. Their fences are kept, as a floor
--- for those of all locks that come.
-CREATE FUNCTION sprag.clear(age_us bigint, percent real) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-  cleared bigint;
-BEGIN
-  WITH old AS (
-    SELECT k.space, k.name FROM sprag.lock AS k TABLESAMPLE SYSTEM (percent)
-      WHERE k.plain_lease IS NULL AND k.holders = '[]' AND k.waiting = 0
-        AND greatest(k.fence, k.plain_us) < sprag.now_us() - age_us
-      LIMIT 1000 FOR UPDATE SKIP LOCKED
-  ), gone AS (
-    DELETE FROM sprag.lock AS k USING old WHERE k.space = old.space AND k.name = old.name
-      RETURNING k.space, k.fence
-  ), raised AS (
-    UPDATE sprag.namespace AS n SET floor = greatest(n.floor, g.fence)
-      FROM (SELECT space, max(fence) AS fence FROM gone GROUP BY space) AS g
-      WHERE n.space = g.space
-  ) SELECT count(*) INTO cleared FROM gone;
-  RETURN cleared;
 END $$;
 
 -- What was granted or renewed must not be forgotten in a crash. What was given back may; and all of
