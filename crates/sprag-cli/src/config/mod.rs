@@ -206,7 +206,13 @@ impl<E: Fn(&str) -> Option<String>> Layers<'_, E> {
 
     /// The store that no flag names.
     fn store(&self, project: &Project) -> Result<Setting<String>, Failure> {
-        let variable = (self.env)("SPRAG_STORE").is_some_and(|text| !text.is_empty());
+        let is_set = |name| (self.env)(name).is_some_and(|text| !text.is_empty());
+        let variable = is_set("SPRAG_STORE");
+        if !variable && is_set("SPRAG_SOCKET") {
+            // The script took the name of the store away, and not the run that it is in.
+            let (value, origin) = (OUTER.to_owned(), Origin::Environment("SPRAG_SOCKET"));
+            return Ok(Setting { value, origin });
+        }
         let first = self.files.iter().find_map(|file| file.store.as_ref());
         match first {
             Some(entry) if !variable && project.bars("store", entry) => Ok(entry.barred()),

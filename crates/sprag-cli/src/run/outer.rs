@@ -1,7 +1,8 @@
 //! [`OUTER`]: the store of the run around this one, whose URL has a secret in it.
 //!
 //! Such a URL is not written into the environment of the command. What is written there is this
-//! name, and the inner sprag asks for the URL over `SPRAG_SOCKET`.
+//! name, and the inner sprag asks for the URL over `SPRAG_SOCKET`. It also does so where `SPRAG_STORE` was
+//! taken away.
 
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ pub(crate) fn store() -> Result<String, Failure> {
     let socket = PathBuf::from(socket);
     match socket::ask_for_store(&socket) {
         Ok(Some(url)) => Ok(url),
-        Ok(None) => Err(refuse("the run behind SPRAG_SOCKET has no store that it keeps to itself")),
+        Ok(None) => Err(refuse("the run behind SPRAG_SOCKET does not tell its store")),
         Err(error) => {
             let at = format!("{}: {error}", socket.display());
             Err(refuse("that run cannot be asked for its store; it may be over").fact("socket", at))
@@ -33,7 +34,7 @@ pub(crate) fn store() -> Result<String, Failure> {
 }
 
 fn refuse(why: &str) -> Failure {
-    let message = format!("SPRAG_STORE=outer: is the store of the sprag run around this: {why}");
+    let message = format!("the store of the sprag run around this is not known: {why}");
     Failure::new(Code::Config, message)
         .advice("name the store with -S, or set SPRAG_STORE to its URL")
 }

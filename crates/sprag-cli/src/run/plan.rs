@@ -18,7 +18,6 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::time;
-use crate::store::is_public;
 
 /// The longest text that is made of a command for others to see.
 const REASON: usize = 80;
@@ -170,7 +169,7 @@ impl Plan {
     pub(crate) fn told(&self, taken: &dyn Holding) -> Told {
         Told {
             store: self.store_mark.clone(),
-            url: (!is_public(&self.store)).then(|| self.store.clone()),
+            url: Some(self.store.clone()),
             session: environment::session(),
             outer: self.around.socket.clone(),
             mode: Some(self.mode),

@@ -38,7 +38,7 @@ const LONGEST_URL: usize = 64 << 10;
 pub(crate) struct Told {
     /// Which store its locks are in; see [`store_mark`].
     pub(crate) store: String,
-    /// The URL of that store, if there is a secret in it. Only for processes of this user that ask
+    /// The URL of that store, which may have a secret in it. Only for processes of this user that ask
     /// with [`ask_for_store`], and never in the text that scripts read.
     pub(crate) url: Option<String>,
     /// The session of its processes. What leaves it is a daemon, which the run does not wait for.
@@ -95,8 +95,8 @@ pub(crate) fn ask(socket: &Path) -> io::Result<Told> {
     Ok(told)
 }
 
-/// Asks the wrapper behind `SPRAG_SOCKET` for the URL of its store; `None` if it does not tell,
-/// because the URL has no secret.
+/// Asks the wrapper behind `SPRAG_SOCKET` for the URL of its store; `None` if it does not tell, as one of
+/// an older sprag.
 pub(crate) fn ask_for_store(socket: &Path) -> io::Result<Option<String>> {
     let wrapper = UnixStream::connect(socket)?;
     if !is_ours(&wrapper) {

@@ -64,10 +64,11 @@ fn an_inner_run_has_the_store_of_the_outer_one_whose_url_has_a_secret() {
     let Some((server, url)) = with_password() else { return };
     let place = Place::new();
     let script = "env | grep hunt[e]r2; \"$SPRAG\" run -n x echo IN; echo $?; \
+                  env -u SPRAG_STORE \"$SPRAG\" run -n x echo IN; echo $?; \
                   \"$SPRAG\" run -n y \"$SPRAG\" ls -q > /dev/null; echo $?; \
                   \"$SPRAG\" run y sh -c '\"$SPRAG\" run -n x echo IN; echo $?; \"$SPRAG\" ls'";
     let ended = place.end(&["run", "-S", &url, "x", "--", "sh", "-c", script]);
-    assert!(ended.out.starts_with("64\n0\n64\n"), "{ended:?}");
+    assert!(ended.out.starts_with("64\n64\n0\n64\n"), "{ended:?}");
     assert!(ended.out.contains("\n* x ") && ended.out.contains("\n* y "), "{ended:?}");
     assert!(!ended.out.contains("hunter2") && !place.database().exists(), "{ended:?}");
     assert_eq!(server.ask(&["EXISTS", "sprag:y"]), "0", "it was given back");
@@ -89,9 +90,10 @@ fn an_inner_run_elsewhere_has_the_store_that_the_outer_one_found_in_a_file() {
 #[test]
 fn another_home_or_another_repository_does_not_make_another_store() {
     let place = Place::new();
-    let script = "HOME=/nonexistent XDG_STATE_HOME=$PWD \"$SPRAG\" run -n x echo IN; echo $?";
+    let script = "export HOME=/nonexistent XDG_STATE_HOME=$PWD; \"$SPRAG\" run -n x echo IN; echo $?; \
+                  env -u SPRAG_STORE \"$SPRAG\" run -n x echo IN; echo $?";
     let ended = place.end(&["run", "x", "--", "sh", "-c", script]);
-    assert_eq!(ended.out, "64\n", "{ended:?}");
+    assert_eq!(ended.out, "64\n64\n", "{ended:?}");
     let git = |words: &[&str]| {
         let mut command = std::process::Command::new("git");
         command.args(words);
@@ -130,7 +132,10 @@ fn a_store_that_nobody_tells_any_more_is_refused_and_never_another_one() {
     ] {
         for socket in [None, Some("/nonexistent.sock")] {
             let mut command = place.sprag(words);
-            command.env("SPRAG_STORE", "outer:").envs(socket.map(|path| ("SPRAG_SOCKET", path)));
+            if socket.is_none() || words[0] == "ls" {
+                command.env("SPRAG_STORE", "outer:");
+            }
+            command.envs(socket.map(|path| ("SPRAG_SOCKET", path)));
             let refused = place.run(command).end();
             assert_eq!(refused.code, 78, "{words:?} {socket:?}: {refused:?}");
             assert!(refused.err.contains("name the store with -S"), "{words:?}: {refused:?}");
