@@ -47,6 +47,22 @@ fn a_worktree_of_the_user_is_left_alone() {
 }
 
 #[test]
+fn a_worktree_that_the_user_took_over_is_neither_merged_nor_removed() {
+    let shop = shop();
+    let folder = format!("a-work/{BRANCH}");
+    shop.work("a", &["claim", "x", "--worktree"]).exits(0);
+    std::fs::write(shop.path(&format!("{folder}/mine")), "mine\n").unwrap();
+    shop.git(&folder, &["worktree", "unlock", "."]);
+    shop.git(&folder, &["worktree", "lock", "--reason", "mine", "."]);
+    let answer = shop.work("a", &["done", "x"]);
+    assert_ne!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.err.contains("is not the worktree of this claim any more"), "{}", answer.err);
+    let answer = shop.work("a", &["release", "x"]).exits(0);
+    assert!(answer.err.contains(&format!("{folder}: what is not of this claim")), "{}", answer.err);
+    assert_eq!(read(&shop, &format!("{folder}/mine")), "mine");
+}
+
+#[test]
 fn a_worktree_that_is_away_with_its_disk_is_not_forgotten() {
     let shop = shop();
     shop.git("a", &["worktree", "add", "-q", "--detach", "../disk"]);

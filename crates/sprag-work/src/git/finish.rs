@@ -91,6 +91,7 @@ impl GitClaim {
 
     fn try_land(&mut self, goal: &Goal) -> Result<Finished> {
         let message = format!("work: {} - {}", self.note.branch, self.task.item.name);
+        self.refuse_other_worktree()?;
         self.refuse_half_merge()?;
         let saved = self.newest(self.save(&message)?)?;
         self.refuse_unpushed_submodules(saved.as_ref())?;
@@ -155,6 +156,20 @@ impl GitClaim {
         let remote = self.source.repo.remote_name();
         Error::new(ErrorKind::Lost, message)
             .next("see who has it now", format!("sprag show -S git:{remote} {}", name.lock()))
+    }
+
+    /// What is in the claim's folder may be the user's own by now; it is not merged unasked.
+    fn refuse_other_worktree(&self) -> Result<()> {
+        let Some(path) = &self.note.worktree else { return Ok(()) };
+        if self.checkout().is_some() || !path.join(".git").exists() {
+            return Ok(());
+        }
+        let (here, branch) = (path.display(), &self.note.branch);
+        let push = format!("git -C {here} push {} HEAD:{branch}", self.source.repo.remote_name());
+        let message = format!("{here} is not the worktree of this claim any more");
+        Err(Error::new(ErrorKind::Conflict, message)
+            .next("bring its commits to the claim", push)
+            .next("then give the folder another place", format!("git worktree move {here} PATH")))
     }
 
     /// Whoever merges by hand has to finish that first: there may be marks of conflicts in files.

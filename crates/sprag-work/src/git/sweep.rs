@@ -89,15 +89,20 @@ impl GitSource {
         if let Some(checkout) = checkout {
             return self.repo.put_away(checkout, safe);
         }
+        let mut left = Vec::new();
         if let Some(path) = note.and_then(|note| note.worktree.as_ref()) {
             self.repo.remove_unused(path);
+            if path.exists() {
+                let folder = path.display().to_string();
+                left.push(Leftover::kept("what is not of this claim any more", folder));
+            }
         }
         // What is checked out elsewhere was given to another worktree by hand, and stays.
         let is_free = |branch: &Branch| branch.used_in.is_none();
         if self.repo.branch(branch)?.as_ref().is_some_and(is_free) {
-            return Ok(self.repo.free_branch(branch, safe)?.into_iter().collect());
+            left.extend(self.repo.free_branch(branch, safe)?);
         }
-        Ok(Vec::new())
+        Ok(left)
     }
 
     /// Worktrees of claims that this clone has no note of any more.
