@@ -362,7 +362,9 @@ async fn serve(
             let connected = if job.asked < failed {
                 Err(no_answer(&connector.config, "could not be reached a moment ago"))
             } else {
-                connector.open().await
+                // Only a failure of its own counts: if a shared one did, each request of a crowd that asks
+                // again and again would fail because of the one before it.
+                connector.open().await.inspect_err(|_| failed = BootClock.now())
             };
             match connected {
                 Ok(fresh) => {
@@ -373,7 +375,6 @@ async fn serve(
                     }
                 }
                 Err(error) => {
-                    failed = failed.max(BootClock.now());
                     // The caller may be gone.
                     drop(job.answer.send(Err(error)));
                     continue;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sprag::{PostgresAddress, PostgresConfig, PostgresStore};
+use sprag_testkit::crowd;
 use sprag_testkit::harness::{Harness, Session};
 use sprag_testkit::postgres_server::{self, Database};
 use sprag_testkit::process_conformance;
@@ -43,3 +44,10 @@ impl Harness for Postgres {
 sprag_testkit::conformance!(Postgres);
 
 process_conformance!(processes, Postgres, TAKER);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_one_process_drains() {
+    if !Postgres::skipped() {
+        crowd::tasks_of_one_process_drain(&Postgres::fresh().await, crowd::WAITERS).await;
+    }
+}
