@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use sprag_testkit::redis_server::RedisServer;
+use sprag_testkit::redis_server::{RedisServer, RedisSetup};
 
 use crate::support::{Place, block_on};
 
@@ -52,9 +52,10 @@ pub(crate) fn with_password() -> Option<(RedisServer, String)> {
     if RedisServer::skipped() {
         return None;
     }
-    let server = block_on(RedisServer::start(&[]));
+    let server = block_on(RedisSetup::new().tcp().start());
     server.ask(&["ACL", "SETUSER", "me", "on", ">hunter2", "~*", "&*", "+@all"]);
     let url = server.url().replace("redis://", "redis://me:hunter2@");
+    assert!(url.contains("hunter2"), "no password in {url}");
     Some((server, url))
 }
 
@@ -81,6 +82,8 @@ fn an_inner_run_elsewhere_has_the_store_that_the_outer_one_found_in_a_file() {
     let place = Place::new();
     let file = format!("store = \"{}\"\n", url.replace("hunter2", "${PASSWORD}"));
     std::fs::write(place.path("sprag.toml"), file).unwrap();
+    let trusted = place.end(&["config", "trust", "sprag.toml"]);
+    assert_eq!(trusted.code, 0, "{trusted:?}");
     let mut outer = place.sprag(&["run", "x", "--", "sh", "-c"]);
     outer.arg("cd /; \"$SPRAG\" run -n x echo IN; echo $?").env("PASSWORD", "hunter2");
     let ended = place.run(outer).end();

@@ -15,10 +15,10 @@ const PLACES: &[&str] = &["prefix", "namespace", "mode", "host", "port"];
 /// # Examples
 ///
 /// ```
-/// let mark = sprag::store_mark("redis://me:secret@db:6379/1");
-/// assert_eq!(mark, sprag::store_mark("redis://DB/1?timeout_ms=100"));
-/// assert_ne!(mark, sprag::store_mark("redis://db/2"));
-/// assert!(mark.starts_with("redis-") && mark.len() == 14);
+/// let mark = sprag::store_mark("sqlite:/srv/locks.db");
+/// assert_eq!(mark, sprag::store_mark("sqlite:///srv/locks.db?busy_timeout_ms=100"));
+/// assert_ne!(mark, sprag::store_mark("sqlite:/srv/other.db"));
+/// assert!(mark.starts_with("sqlite-") && mark.len() == 15);
 /// ```
 pub fn store_mark(url: &str) -> String {
     let Ok(url) = StoreUrl::parse(url) else { return "unknown".to_owned() };
@@ -78,7 +78,14 @@ fn checksum(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-#[cfg(test)]
+#[cfg(all(
+    test,
+    feature = "git",
+    feature = "github",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 mod tests {
     use super::store_mark;
 
