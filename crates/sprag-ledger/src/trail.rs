@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use sprag_core::audit::TRAIL_LENGTH;
+use sprag_core::store::LEFT_OUT;
 use sprag_core::{AuditEntry, AuditQuery, LockName, Result};
 
 use crate::library::Library;
@@ -31,7 +32,8 @@ pub(crate) fn read(library: &Library, query: &AuditQuery) -> Result<Vec<AuditEnt
         match of_one(library, name, limit) {
             // One that cannot be read must not hide what happened to all others.
             Err(error) if error.is_corrupt() && query.name.is_none() => {
-                tracing::warn!(%error, lock = name.as_str(), "a damaged history is left out");
+                let lock = name.as_str();
+                tracing::warn!(target: LEFT_OUT, lock, %error, "a history is left out");
             }
             told => entries.extend(told?),
         }

@@ -254,7 +254,7 @@ mod tests {
             "rediss://db",
             "git+ssh://git@host:22/locks.git",
             "git+https://host/locks.git",
-            "git:origin",
+            "git:no-remote-of-this-name",
             "github://acme/app?queue=true",
             "github://github.com/acme/app",
         ] {
