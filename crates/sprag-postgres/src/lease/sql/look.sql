@@ -57,15 +57,18 @@ BEGIN
 END $$;
 
 -- The entries after one that was seen, oldest first. Numbers are given out before they are written for
--- good, so behind one that is missing nothing is told: it may come, unless it has had time to.
+-- good, so behind one that is missing nothing is told: it may come, unless it has had time to. Those
+-- before the last 10,000 are on their way out, and some of them are gone.
 CREATE FUNCTION sprag.next_v1(ns text, lock text, most bigint, after bigint) RETURNS TABLE (
   number bigint, its_name text, its_ms bigint, its_event text, noted text) LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY SELECT t.sequence, t.name, t.at_ms, sprag.told_by(t), t.entry::text
     FROM sprag.trail AS t WHERE t.space = ns AND (lock IS NULL OR t.name = lock)
       AND t.sequence > after
+      AND t.sequence > (SELECT max(m.sequence) - 10000 FROM sprag.trail AS m)
       AND t.sequence < coalesce((SELECT min(h.sequence) FROM sprag.trail AS h
-        WHERE h.sequence > greatest(after, (SELECT min(o.sequence) FROM sprag.trail AS o))
+        WHERE h.sequence > greatest(after, (SELECT min(o.sequence) FROM sprag.trail AS o
+            WHERE o.sequence > (SELECT max(m.sequence) - 10000 FROM sprag.trail AS m)))
           AND h.at_ms > sprag.now_us() / 1000 - 5000
           AND NOT EXISTS (SELECT FROM sprag.trail AS p WHERE p.sequence = h.sequence - 1)),
         9223372036854775807)
