@@ -161,6 +161,7 @@ impl<'a> Acquisition<'a> {
         // Who does not want to wait at all has the time of one request to get over a failure.
         let give_up = self.deadline.max(self.started.plus(REQUEST_TIMEOUT));
         let mut failures = Backoff::new(STORE_RETRIES, Some(give_up));
+        let mut has_place = false;
         loop {
             let last_chance = self.core.now() >= self.deadline;
             let sent = self.core.now();
@@ -182,6 +183,7 @@ impl<'a> Acquisition<'a> {
                 }
                 Ok(answer @ (Attempt::Held(_) | Attempt::Queued(_))) => {
                     let (contention, queued) = split(answer);
+                    has_place = queued;
                     lease.with(|tenure| tenure.not_granted(sent, queued));
                     self.core.registry.reschedule(&lease);
                     failures = Backoff::new(WAITER_RETRIES, Some(self.deadline));
@@ -191,7 +193,8 @@ impl<'a> Acquisition<'a> {
                     }
                     self.pause(&lease, &contention).await?;
                 }
-                Err(error) if error.is_indeterminate() => {
+                // A full store hands the lock over all the same to a waiter that has its place.
+                Err(error) if error.is_indeterminate() || (has_place && error.is_store_full()) => {
                     // Unknown: it may have been done. The same lease asks again, and the store
                     // recognises it; nothing is assumed either way.
                     if mutant!("unknown_means_failed") {
